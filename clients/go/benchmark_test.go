@@ -5,7 +5,7 @@ import "testing"
 // BenchmarkNext draws IDs from the buffer, with a daemon in this process. bench has those with a
 // real daemon and a Redis.
 func BenchmarkNext(b *testing.B) {
-	daemon := startFake(b, "127.0.0.1:0")
+	daemon := startFake(b)
 	client := newClient(b, Options{Endpoints: []string{daemon.address}})
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {

@@ -2,7 +2,6 @@ package snowbank
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -10,21 +9,40 @@ import (
 )
 
 const (
-	// firstFetch is the size of the first fetch. The demand is not known yet, and the layout may
-	// have few IDs.
-	firstFetch = 16
-	// growth is the most by which one fetch may exceed the one before it.
-	growth = 4
-	// lastingPart is the part of the maximum age that a batch should last, so that few of its IDs
-	// get too old.
-	lastingPart = 4
-	// gathering is the time that a daemon may take to gather a batch. After that the daemon sends
-	// a part, so that callers without IDs get some soon.
-	gathering = 10 * time.Millisecond
-
+	// fetchMin is the size of the first fetch, and the least: the layout may have few IDs.
+	fetchMin = 16
+	fetchMax = 10_000
+	// fetchWait is the time that a daemon may take to gather a batch. Then it sends a part.
+	fetchWait = 50 * time.Millisecond
+	// quickPart: a batch is quick if half of it went within this part of the time for which it is
+	// good.
+	quickPart = 4
+	// lookEvery is how often the clock is looked at while as many IDs take less than lookTime.
+	lookEvery = 16
+	lookTime  = 10 * time.Millisecond
 	// emptied is more than any stock holds. Adding to it one by one never overflows.
 	emptied = math.MaxInt64 / 2
 )
+
+// moment is a time by both clocks. The wall clock goes on while the machine sleeps, and the
+// monotonic one does not go back.
+type moment struct{ wall, monotonic int64 }
+
+var processStart = time.Now()
+
+func now() moment {
+	t := time.Now()
+	return moment{t.UnixNano(), int64(t.Sub(processStart))}
+}
+
+// since returns the time from an earlier moment, by the clock that went further.
+func (m moment) since(earlier moment) time.Duration {
+	wall, monotonic := m.wall-earlier.wall, m.monotonic-earlier.monotonic
+	if wall > monotonic {
+		return time.Duration(wall)
+	}
+	return time.Duration(monotonic)
+}
 
 // stock is a batch in the buffer. Goroutines take its IDs without a lock, each position once.
 type stock struct {
@@ -32,57 +50,55 @@ type stock struct {
 	// taken counts the positions that were taken. It still counts when no IDs are left.
 	taken atomic.Int64
 	// low is the position whose taker starts the next fetch.
-	low       int64
-	endpoint  string
-	openedAt  time.Duration
-	goodUntil time.Duration
+	low     int64
+	goodFor time.Duration
+	arrived moment
+	// openedAt is when the first ID could be taken, by the monotonic clock.
+	openedAt int64
+	// offset is how many positions since the last multiple of lookEvery came before, and lookedAt
+	// when that one was taken. isQuick is true if the last lookEvery took less than lookTime.
+	offset   int64
+	lookedAt atomic.Int64
+	isQuick  atomic.Bool
 }
 
-// empty makes sure that no further ID is taken, and returns how many were taken before.
-func (s *stock) empty() int64 {
-	taken := s.taken.Swap(emptied)
-	if taken > int64(len(s.ids)) {
-		taken = int64(len(s.ids))
-	}
-	return taken
+// noStock returns a stock without IDs, as if the last were taken long ago.
+func noStock() *stock {
+	none := &stock{low: -1}
+	none.lookedAt.Store(-int64(time.Hour))
+	return none
 }
 
-// buffer hands out the IDs of one source one at a time.
+// buffer hands out IDs one at a time.
 //
 //	Next ─▶ current stock ─▶ next stock ◀─ fetch (a goroutine), once half of the current is used
 type buffer struct {
-	source *Source
+	core *core
 	// current is never nil. An empty stock stands for none.
 	current atomic.Pointer[stock]
 
 	mu    sync.Mutex
 	next  *stock
 	fetch *fetch
-	// fetchCount is the number of IDs that the next fetch asks for.
-	fetchCount int
-	// maxBatch is the option MaxBatch, or less if the daemon allows less.
-	maxBatch int
-	// waiting counts the callers without an ID.
+	// size is the number of IDs that the next fetch asks for.
+	size int
+	// waiting counts the calls without an ID.
 	waiting int
-	// highest is the highest ID of the newest stock, which came from highestEndpoint. Lower IDs
-	// from that endpoint are skipped.
-	highest         int64
-	highestEndpoint string
-	alarm           alarm
-	isClosed        bool
+	// handed counts the IDs that were taken from earlier stocks.
+	handed uint64
 }
 
-// fetch is a fetch in flight.
+// fetch is a fetch in flight. It ends by no waiting call's deadline for the others.
 type fetch struct {
-	done chan struct{}
-	err  error
+	done  chan struct{}
+	until time.Time
+	timer *time.Timer
+	err   error
 }
 
-func (b *buffer) start(source *Source) {
-	b.source = source
-	b.maxBatch = source.client.options.MaxBatch
-	b.fetchCount = min(firstFetch, b.maxBatch)
-	b.current.Store(&stock{low: -1})
+func (b *buffer) start(c *core) {
+	b.core, b.size = c, fetchMin
+	b.current.Store(noStock())
 }
 
 // take returns an ID if the current stock has one.
@@ -92,45 +108,65 @@ func (b *buffer) take() (int64, bool) {
 	if at >= int64(len(s.ids)) {
 		return 0, false
 	}
+	if ((at+s.offset)%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
+		return 0, false
+	}
 	if at == s.low {
 		b.refill(s)
 	}
 	return s.ids[at], true
 }
 
+// look returns false, and drops the stock, if it is too old.
+func (b *buffer) look(s *stock, at int64) bool {
+	now := b.core.times.now()
+	age := now.since(s.arrived)
+	if age >= s.goodFor {
+		b.expire(s, at)
+		return false
+	}
+	for oldest := &b.core.counts.oldest; ; {
+		if known := oldest.Load(); int64(age) <= known || oldest.CompareAndSwap(known, int64(age)) {
+			break
+		}
+	}
+	if (at+s.offset)%lookEvery == 0 {
+		s.isQuick.Store(now.monotonic-s.lookedAt.Swap(now.monotonic) < int64(lookTime))
+	}
+	return true
+}
+
 // wait returns an ID as soon as a fetch has brought one.
 func (b *buffer) wait(ctx context.Context) (int64, error) {
-	c := b.source.client
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	c := b.core
+	if err := c.begin(); err != nil {
+		return 0, err
+	}
+	defer c.finish()
+	k, cancel := c.call(ctx, request{})
 	defer cancel()
-	deadline, _ := ctx.Deadline()
-	allowed := time.Until(deadline)
 	b.countWaiting(1)
 	defer b.countWaiting(-1)
-	isOwn := false
-	for {
-		inFlight, isNew, err := b.restock()
+	for k.ctx.Err() == nil {
+		f, err := b.restock(k.deadline())
 		if err != nil {
 			return 0, err
 		}
-		if inFlight == nil {
+		if f == nil {
 			if id, isThere := b.take(); isThere {
 				return id, nil
 			}
 			continue
 		}
-		// A fetch that began before this call may have less time left than the call.
-		isOwn = isOwn || isNew
 		select {
-		case <-inFlight.done:
-			if inFlight.err != nil && (isOwn || !errors.Is(inFlight.err, context.DeadlineExceeded)) {
-				return 0, inFlight.err
+		case <-f.done:
+			if f.err != nil {
+				return 0, f.err
 			}
-			isOwn = true
-		case <-ctx.Done():
-			return 0, c.contextError(ctx.Err(), allowed, nil)
+		case <-k.ctx.Done():
 		}
 	}
+	return 0, c.ended(k)
 }
 
 func (b *buffer) countWaiting(change int) {
@@ -139,49 +175,59 @@ func (b *buffer) countWaiting(change int) {
 	b.waiting += change
 }
 
-// restock makes the next stock the current one if the current one is empty. If there is no next
-// stock, it returns the fetch to wait for, and true if that fetch began now.
-func (b *buffer) restock() (inFlight *fetch, isNew bool, err error) {
+// restock makes the next stock the current one if the current one is empty. If there is none, it
+// returns the fetch to wait for.
+func (b *buffer) restock(until time.Time) (*fetch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isClosed {
-		return nil, false, ErrClosed
+	if err := b.core.problem(); err != nil {
+		return nil, err
 	}
-	if s := b.current.Load(); s.taken.Load() < int64(len(s.ids)) {
-		return nil, false, nil
+	old := b.current.Load()
+	if old.taken.Load() < int64(len(old.ids)) {
+		return nil, nil
 	}
-	now := b.now()
+	now := b.core.times.now()
+	if s := b.next; s != nil && now.since(s.arrived) >= s.goodFor {
+		b.core.counts.dropped.Add(uint64(len(s.ids)))
+		b.next = nil
+	}
 	if s := b.next; s != nil {
 		b.next = nil
-		if now < s.goodUntil {
-			s.openedAt = now
-			b.current.Store(s)
-			return nil, false, nil
-		}
+		s.openedAt = now.monotonic
+		s.offset = (old.offset + int64(len(old.ids))) % lookEvery
+		s.lookedAt.Store(old.lookedAt.Load())
+		s.isQuick.Store(old.isQuick.Load())
+		b.handed += uint64(old.handed())
+		b.current.Store(s)
+		return nil, nil
 	}
-	isNew = b.fetch == nil
 	b.startFetch()
-	return b.fetch, isNew, nil
+	if b.fetch.until.Before(until) {
+		b.fetch.until = until
+	}
+	return b.fetch, nil
 }
 
-// refill starts the next fetch, because half of s is used. It asks for what the demand will use in
-// a part of the maximum age.
+// handed returns how many IDs were taken.
+func (s *stock) handed() int64 {
+	if taken := s.taken.Load(); taken < int64(len(s.ids)) {
+		return taken
+	}
+	return int64(len(s.ids))
+}
+
+// refill starts the next fetch, because half of s is used: twice as large if that went quickly, and
+// else as large again.
 func (b *buffer) refill(s *stock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isClosed || b.next != nil || b.fetch != nil || b.current.Load() != s {
+	if b.next != nil || b.fetch != nil || b.current.Load() != s || b.core.problem() != nil {
 		return
 	}
-	elapsed := b.now() - s.openedAt
-	if elapsed < 1 {
-		elapsed = 1
-	}
-	lasting := b.source.client.options.MaxAge / lastingPart
-	wanted := float64(s.low+1) * float64(lasting) / float64(elapsed)
-	most := min(b.fetchCount*growth, b.maxBatch)
-	b.fetchCount = most
-	if wanted < float64(most) {
-		b.fetchCount = max(int(wanted), 1)
+	b.size = 2 * int(s.low+1)
+	if b.core.times.now().monotonic-s.openedAt <= int64(s.goodFor)/quickPart {
+		b.size = 2 * len(s.ids)
 	}
 	b.startFetch()
 }
@@ -191,113 +237,89 @@ func (b *buffer) startFetch() {
 	if b.fetch != nil {
 		return
 	}
-	started := &fetch{done: make(chan struct{})}
-	b.fetch = started
-	count := min(max(b.fetchCount, b.waiting), b.maxBatch)
-	f := fetcher{source: b.source, count: count, highest: b.highest, endpoint: b.highestEndpoint}
+	c := b.core
+	began := time.Now()
+	f := &fetch{done: make(chan struct{}), until: began.Add(c.options.Timeout)}
+	b.fetch = f
+	b.size = min(max(b.size, fetchMin), fetchMax)
+	r := request{kind: kindNext, count: uint32(min(max(b.size, b.waiting), fetchMax)), maxWait: fetchWait, isFetch: true}
+	ctx, cancel := context.WithCancel(c.ctx)
+	f.timer = time.AfterFunc(c.options.Timeout, func() {
+		if left := time.Until(b.until(f)); left > 0 {
+			f.timer.Reset(left)
+			return
+		}
+		cancel()
+	})
+	k := &call{request: r, ctx: ctx, deadline: func() time.Time { return b.until(f) }, allowed: c.options.Timeout, began: began}
 	go func() {
-		got, err := f.run()
-		b.finish(started, got, err)
+		got, err := c.do(k)
+		if ctx.Err() != nil && c.ctx.Err() == nil {
+			// The calls that waited for it are over too.
+			err = nil
+		}
+		cancel()
+		b.finish(f, got, err)
 	}()
 }
 
+// until returns a fetch's deadline, which moves on with the calls that wait.
+func (b *buffer) until(f *fetch) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return f.until
+}
+
 // finish takes the result of a fetch.
-func (b *buffer) finish(finished *fetch, got answer, err error) {
+func (b *buffer) finish(f *fetch, got *reply, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer close(finished.done)
-	b.fetch = nil
-	if err == nil {
-		err = b.source.client.pool.check()
-	}
-	if errors.Is(err, ErrBadCount) && b.maxBatch > 1 {
-		// The daemon allows fewer IDs at once. The callers that wait start another fetch.
-		b.fetchCount = max(min(b.fetchCount, b.maxBatch)/2, 1)
-		b.maxBatch = max(b.maxBatch/2, 1)
+	defer close(f.done)
+	f.timer.Stop()
+	b.fetch, f.err = nil, err
+	if got == nil {
 		return
 	}
-	if finished.err = err; err != nil {
-		var wentBack *WentBackError
-		if errors.As(err, &wentBack) {
-			// The caller knows now, so the next fetch takes the lower IDs.
-			b.highestEndpoint = ""
-		}
+	if err != nil || b.core.problem() != nil {
+		b.core.counts.dropped.Add(uint64(len(got.ids)))
 		return
 	}
-	b.keep(got)
+	b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, arrived: got.arrived}
 }
 
-// keep makes a reply the next stock. The lock must be held.
-func (b *buffer) keep(got answer) {
-	ids := got.ids
-	if got.endpoint == b.highestEndpoint {
-		// After a reconnect, another core of the daemon can answer with lower IDs.
-		for len(ids) > 0 && ids[0] <= b.highest {
-			ids = ids[1:]
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	b.highest, b.highestEndpoint = got.ids[len(got.ids)-1], got.endpoint
-	s := &stock{ids: ids, endpoint: got.endpoint, low: int64(len(ids) / 2)}
-	s.goodUntil = got.freshAt + b.source.client.options.MaxAge
-	if b.alarm == nil {
-		b.alarm = b.source.client.options.environment.clock.newAlarm(b.expire)
-	}
-	b.next = s
-	b.arm()
-}
-
-// arm sets the alarm to the time when the first IDs get too old. The lock must be held.
-func (b *buffer) arm() {
-	current := b.current.Load()
-	switch {
-	case len(current.ids) > 0 && (b.next == nil || current.goodUntil < b.next.goodUntil):
-		b.alarm.set(current.goodUntil)
-	case b.next != nil:
-		b.alarm.set(b.next.goodUntil)
-	}
-}
-
-// expire drops the IDs that are too old.
-func (b *buffer) expire() {
+// expire drops a stock that is too old, when handed of its IDs were handed out.
+func (b *buffer) expire(s *stock, handed int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isClosed {
-		return
+	if b.current.Load() == s {
+		b.size = 2 * int(handed)
+		b.empty(handed)
 	}
-	now := b.now()
-	current := b.current.Load()
-	if len(current.ids) > 0 && now >= current.goodUntil {
-		if used := current.empty(); used < int64(len(current.ids)) {
-			b.fetchCount = max(min(int(used), b.maxBatch), 1)
-		}
-		b.current.Store(&stock{low: -1})
-	}
-	if b.next != nil && now >= b.next.goodUntil {
-		b.next = nil
-	}
-	b.arm()
+}
+
+// empty drops the current stock. The lock must be held.
+func (b *buffer) empty(handed int64) {
+	s := b.current.Load()
+	s.taken.Store(emptied)
+	b.handed += uint64(handed)
+	b.core.counts.dropped.Add(uint64(int64(len(s.ids)) - handed))
+	b.current.Store(noStock())
 }
 
 // drop drops all IDs.
 func (b *buffer) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.current.Load().empty()
-	b.next = nil
-}
-
-// close drops all IDs for good.
-func (b *buffer) close() {
-	b.drop()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.isClosed = true
-	if b.alarm != nil {
-		b.alarm.stop()
+	b.empty(b.current.Load().handed())
+	if b.next != nil {
+		b.core.counts.dropped.Add(uint64(len(b.next.ids)))
+		b.next = nil
 	}
 }
 
-func (b *buffer) now() time.Duration { return b.source.client.options.environment.clock.now() }
+// handedOut returns how many IDs were taken so far.
+func (b *buffer) handedOut() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.handed + uint64(b.current.Load().handed())
+}

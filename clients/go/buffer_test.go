@@ -1,6 +1,7 @@
 package snowbank
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -8,89 +9,94 @@ import (
 	"time"
 )
 
-// testAlarm checks that an alarm of the clock rings when its time has come, and not before.
-func testAlarm(t *testing.T, c clock, newAlarm func(ring func()) alarm) {
-	rang := make(chan time.Duration, 10)
-	a := newAlarm(func() { rang <- c.now() })
-	for i := 0; i < 3; i++ {
-		at := c.now() + 20*time.Millisecond
-		a.set(c.now() + time.Hour)
-		a.set(at)
-		select {
-		case now := <-rang:
-			if now < at {
-				t.Errorf("it rang %s early", at-now)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("it did not ring")
-		}
-	}
-	a.set(c.now() - time.Second)
-	select {
-	case <-rang:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it did not ring for a time that has passed")
-	}
-	a.set(c.now() + 50*time.Millisecond)
-	a.stop()
-	a.stop()
-	a.set(c.now() + time.Millisecond)
-	select {
-	case <-rang:
-		t.Error("it rang after its end")
-	case <-time.After(100 * time.Millisecond):
-	}
+// fakeClocks are the machine's clocks. Each may be moved.
+type fakeClocks struct{ wall, monotonic atomic.Int64 }
+
+func (c *fakeClocks) now() moment {
+	real := now()
+	return moment{real.wall + c.wall.Load(), real.monotonic + c.monotonic.Load()}
 }
 
-func TestAlarmOfTheMachine(t *testing.T) {
-	testAlarm(t, bootClock{}, bootClock{}.newAlarm)
+// sleep lets the machine sleep: the monotonic clock stands still.
+func (c *fakeClocks) sleep(time time.Duration) { c.wall.Add(int64(time)) }
+
+func timesOf(clocks *fakeClocks) *times {
+	long := longTimes()
+	long.now = clocks.now
+	return long
 }
 
-func TestAlarmInSteps(t *testing.T) {
-	c := bootClock{}
-	testAlarm(t, c, func(ring func()) alarm { return &goAlarm{clock: c, ring: ring} })
-}
-
-func TestOldIDsAreDropped(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: 50 * time.Millisecond})
-	first := draw(t, client)
-	time.Sleep(60 * time.Millisecond)
-	eventually(t, "the IDs left in the buffer are dropped", func() bool { return draw(t, client) > first+firstFetch })
-}
-
-// TestSleepOfTheMachineMakesIDsOld lets the machine sleep with IDs in the buffer, and with a
-// request in flight.
-func TestSleepOfTheMachineMakesIDsOld(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	clock := newFakeClock()
-	environment := *realEnvironment()
-	environment.clock = clock
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: time.Minute, AnswerTimeout: time.Minute,
-		environment: &environment})
-	first := draw(t, client)
-	if second := draw(t, client); second != first+1 {
-		t.Errorf("%d follows %d", second, first)
-	}
-	clock.advance(2 * time.Minute)
-	third := draw(t, client)
-	if third < first+firstFetch {
-		t.Errorf("%d is older than the machine's sleep", third)
-	}
-	clock.advance(2 * time.Minute)
-	// The daemon makes its IDs before the machine sleeps, and the reply comes afterwards.
-	daemon.set(func(d *fakeDaemon) { d.beforeReply = func() { clock.advance(2 * time.Minute) } })
-	highest := daemon.lastIDNow()
-	if id := draw(t, client); id <= highest+1 {
-		t.Errorf("%d was made before the machine's sleep", id)
-	}
-}
-
-func draw(t *testing.T, client *Client) int64 {
+func draw(t testing.TB, client *Client) int64 {
 	t.Helper()
 	id, err := client.Next(background)
 	must(t, err)
 	return id
+}
+
+func TestIDsTooOldByEitherClockAreDropped(t *testing.T) {
+	for name, move := range map[string]func(*fakeClocks){
+		"the machine slept":       func(c *fakeClocks) { c.sleep(2 * time.Minute) },
+		"the program stood still": func(c *fakeClocks) { c.sleep(2 * time.Minute); c.monotonic.Add(int64(2 * time.Minute)) },
+		"the wall clock went back": func(c *fakeClocks) {
+			c.sleep(-time.Hour)
+			c.monotonic.Add(int64(2 * time.Minute))
+		},
+	} {
+		daemon := startFake(t)
+		clocks := &fakeClocks{}
+		client := newClient(t, Options{Endpoints: []string{daemon.address}, times: timesOf(clocks)})
+		first := draw(t, client)
+		if second := draw(t, client); second != first+1 {
+			t.Errorf("%s: %d follows %d", name, second, first)
+		}
+		move(clocks)
+		if third := draw(t, client); third < first+fetchMin {
+			t.Errorf("%s: %d was handed out", name, third)
+		}
+		if stats := client.Stats(); stats.Dropped != fetchMin-2 || stats.IDs != 3 {
+			t.Errorf("%s: %+v", name, stats)
+		}
+	}
+}
+
+func TestReplyThatASleepDelayedIsDropped(t *testing.T) {
+	daemon := startFake(t)
+	clocks := &fakeClocks{}
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, times: timesOf(clocks)})
+	must(t, client.Ping(background))
+	daemon.onNext = func(tag uint16) []byte {
+		daemon.onNext = nil
+		clocks.sleep(time.Hour)
+		return appendRun(tag, 1, fetchMin)
+	}
+	if id := draw(t, client); id <= fetchMin {
+		t.Errorf("%d was made before the machine's sleep", id)
+	}
+}
+
+func TestClockIsReadRarelyWhileIDsGoFast(t *testing.T) {
+	daemon := startFake(t)
+	looks := atomic.Int64{}
+	counted := longTimes()
+	counted.now = func() moment {
+		looks.Add(1)
+		return now()
+	}
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, times: counted})
+	for i := 0; i < 20_000; i++ {
+		draw(t, client)
+	}
+	if looks.Load() > 5_000 {
+		t.Errorf("%d looks for 20000 IDs", looks.Load())
+	}
+	before := looks.Load()
+	for i := 0; i < 2*lookEvery; i++ {
+		time.Sleep(lookTime / 8)
+		draw(t, client)
+	}
+	if looks.Load()-before < lookEvery {
+		t.Errorf("%d looks for %d IDs that took their time", looks.Load()-before, 2*lookEvery)
+	}
 }
 
 // TestEachIDIsTakenOnce takes a large stock apart by several goroutines, with no network that would
@@ -98,11 +104,12 @@ func draw(t *testing.T, client *Client) int64 {
 func TestEachIDIsTakenOnce(t *testing.T) {
 	const count = 1_000_000
 	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}})
-	buffer := &client.main.buffer
-	buffer.current.Store(&stock{ids: make([]int64, count), low: -1})
-	for i := range buffer.current.Load().ids {
-		buffer.current.Load().ids[i] = int64(i)
+	buffer := &client.core.buffer
+	s := &stock{ids: make([]int64, count), low: -1, goodFor: time.Hour, arrived: now()}
+	for i := range s.ids {
+		s.ids[i] = int64(i)
 	}
+	buffer.current.Store(s)
 	taken := make([]atomic.Int32, count)
 	var all sync.WaitGroup
 	for i := 0; i < 4; i++ {
@@ -123,8 +130,8 @@ func TestEachIDIsTakenOnce(t *testing.T) {
 }
 
 func TestFetchesFollowTheDemand(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	daemon.set(func(d *fakeDaemon) { d.maxCount = 3000 })
+	daemon := startFake(t)
+	daemon.maxCount = 3_000
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})
 	last := int64(0)
 	for i := 0; i < 100_000; i++ {
@@ -134,87 +141,111 @@ func TestFetchesFollowTheDemand(t *testing.T) {
 		}
 		last = id
 	}
-	daemon.mu.Lock()
-	defer daemon.mu.Unlock()
-	if daemon.counts[0] != 16 {
-		t.Errorf("the first fetch asked for %d IDs", daemon.counts[0])
+	counts := daemon.nextCounts()
+	if counts[0] != 16 || counts[1] != 32 || counts[2] != 64 || counts[len(counts)-1] != 3_000 {
+		t.Errorf("%v", counts)
 	}
-	largest := uint32(0)
-	for i, count := range daemon.counts {
-		if i > 0 && count > growth*daemon.counts[i-1] {
-			t.Errorf("a fetch of %d IDs after one of %d", count, daemon.counts[i-1])
-		}
-		if count <= daemon.maxCount && count > largest {
-			largest = count
+	for _, wait := range daemon.waits {
+		if wait != 50 {
+			t.Errorf("a wait of %d ms", wait)
 		}
 	}
-	if largest < 1000 {
-		t.Errorf("the largest fetch asked for %d IDs", largest)
+}
+
+func TestABurstAfterAQuietTimeGrowsAgain(t *testing.T) {
+	daemon := startFake(t)
+	clocks := &fakeClocks{}
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, times: timesOf(clocks)})
+	for i := 0; i < 20; i++ {
+		draw(t, client)
+		clocks.sleep(2 * time.Minute)
+	}
+	quiet := daemon.nextCounts()
+	for i := 0; i < 10_000; i++ {
+		draw(t, client)
+	}
+	all := daemon.nextCounts()
+	if quiet[len(quiet)-1] != 16 || len(all)-len(quiet) > 20 {
+		t.Errorf("%d fetches for a burst: %v", len(all)-len(quiet), all)
+	}
+}
+
+func TestManyCallsWaitForOneFetch(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	hold := make(chan struct{})
+	daemon.onNext = func(tag uint16) []byte {
+		<-hold
+		daemon.onNext = nil
+		daemon.lastID += fetchMin
+		return appendRun(tag, uint64(daemon.lastID-fetchMin)+1, fetchMin)
+	}
+	var recorded recorder
+	var all sync.WaitGroup
+	for i := 0; i < 1_000; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			id, err := client.Next(background)
+			if err != nil || recorded.add(0, id) != 0 {
+				t.Errorf("%d, %v", id, err)
+			}
+		}()
+	}
+	eventually(t, "a thousand calls wait", func() bool {
+		client.core.buffer.mu.Lock()
+		defer client.core.buffer.mu.Unlock()
+		return client.core.buffer.waiting == 1_000
+	})
+	close(hold)
+	all.Wait()
+	if counts := daemon.nextCounts(); len(counts) > 6 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// TestLateCallsDoNotInheritTheFetchsDeadline: a fetch goes on for a call that joined it, past the
+// deadline of the call that began it.
+func TestLateCallsDoNotInheritTheFetchsDeadline(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: 500 * time.Millisecond})
+	must(t, client.Ping(background))
+	daemon.set(func(d *fakeDaemon) { d.isSilent = true })
+	first, second := make(chan error, 1), make(chan error, 1)
+	draw := func(to chan error) {
+		_, err := client.Next(background)
+		to <- err
+	}
+	go draw(first)
+	time.Sleep(300 * time.Millisecond)
+	go draw(second)
+	if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the first call: %v", err)
+	}
+	if len(second) > 0 {
+		t.Errorf("the second call ended with the first: %v", <-second)
+	}
+	// The connection ends, and the fetch's next try is answered.
+	daemon.set(func(d *fakeDaemon) {
+		d.isSilent = false
+		for socket := range d.open {
+			socket.Close()
+		}
+	})
+	if err := <-second; err != nil {
+		t.Errorf("the second call: %v", err)
 	}
 }
 
 func TestBufferIsRefilledAhead(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: time.Minute, AnswerTimeout: time.Minute})
-	for i := 0; i < firstFetch/2; i++ {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	for i := 0; i < fetchMin/2-1; i++ {
 		draw(t, client)
 	}
-	if count := daemon.requestCount(); count != 1 {
-		t.Errorf("%d requests for half of a batch", count)
+	if counts := daemon.nextCounts(); len(counts) != 1 {
+		t.Errorf("%v requests for less than half of a batch", counts)
 	}
 	draw(t, client)
-	eventually(t, "the next batch is fetched ahead", func() bool { return daemon.requestCount() == 2 })
-}
-
-func TestScarceIDsAreWaitedFor(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	daemon.set(func(d *fakeDaemon) { d.retryAfterMS = 5 })
-	client := newClient(t, Options{Endpoints: []string{daemon.address}})
-	go func() {
-		for daemon.requestCount() < 3 {
-			time.Sleep(time.Millisecond)
-		}
-		daemon.set(func(d *fakeDaemon) { d.retryAfterMS = 0 })
-	}()
-	draw(t, client)
-}
-
-func TestIDsThatGoBackAreSkippedAndReportedOnce(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: 20 * time.Millisecond})
-	highest := draw(t, client)
-	time.Sleep(40 * time.Millisecond)
-	// A part of the daemon that is behind catches up.
-	daemon.set(func(d *fakeDaemon) { d.lastID -= 4 })
-	for i := 0; i < 5; i++ {
-		id := draw(t, client)
-		if id <= highest {
-			t.Fatalf("%d follows %d", id, highest)
-		}
-		highest = id
-	}
-	time.Sleep(40 * time.Millisecond)
-	// Another daemon is behind for good.
-	daemon.set(func(d *fakeDaemon) { d.lastID -= fakeStep / 2 })
-	_, err := client.Next(background)
-	var wentBack *WentBackError
-	if !errors.As(err, &wentBack) || wentBack.Found >= wentBack.Highest || wentBack.Highest < highest {
-		t.Fatalf("%v", err)
-	}
-	if id := draw(t, client); id >= highest {
-		t.Errorf("%d is none of the lower IDs", id)
-	}
-}
-
-func TestSourcesHaveBuffersOfTheirOwn(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}})
-	if client.Source("default") != client.Source("default") {
-		t.Error("a source has two buffers")
-	}
-	_, err := client.Source("orders").Next(background)
-	var unknown *NoSourceError
-	if !errors.As(err, &unknown) || !errors.Is(err, ErrUnknownSource) || unknown.Known[0] != "default" {
-		t.Fatalf("%v", err)
-	}
+	eventually(t, "the next batch is fetched ahead", func() bool { return len(daemon.nextCounts()) == 2 })
 }

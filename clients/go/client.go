@@ -2,324 +2,331 @@ package snowbank
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"net"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
-// Client is a handle to one daemon, or to several. It is safe for use by many goroutines, which
-// share its connections. The first call connects.
-type Client struct {
-	options Options
-	pool    *pool
-	// main takes from the default source.
-	main *Source
+// year is longer than any wait makes sense, and short enough to add to any time.
+const year = 365 * 24 * time.Hour
 
-	mu      sync.Mutex
-	sources map[string]*Source
+// shutdownPoll is how often Shutdown looks whether calls are in flight.
+const shutdownPoll = 5 * time.Millisecond
+
+// Token is a secret that a daemon asks for. It is never printed.
+type Token string
+
+// Format prints "(secret)" for every verb.
+func (Token) Format(state fmt.State, _ rune) { fmt.Fprint(state, "(secret)") }
+
+// MarshalText returns "(secret)".
+func (Token) MarshalText() ([]byte, error) { return []byte("(secret)"), nil }
+
+// Options are the options of a Client. The zero value of each but Endpoints is its default.
+type Options struct {
+	// Endpoints are the daemons: "host:port", "[IPv6]:port", "tls:host:port" or "unix:/path". The
+	// client begins with a random one, and stays where it is served.
+	Endpoints []string
+	// Source is the name of the source to take IDs from, and "" the daemon's first one.
+	Source string
+	// Timeout is the deadline of a call (5 s), if its context does not end earlier. It covers
+	// connecting, the daemon's wait and all tries.
+	Timeout time.Duration
+
+	// Token is for daemons that ask for one: 1 to 512 bytes. TokenFile has the token in its one
+	// line, and is read again for each connection.
+	Token     Token
+	TokenFile string
+
+	// CAFile has the authorities to trust for "tls:" endpoints, in PEM. Without it the system's
+	// count. CertFile and KeyFile are the client's own certificate. All are read again for each
+	// connection.
+	CAFile, CertFile, KeyFile string
+	// ServerName is the name in the daemons' certificates. Without it the endpoint's host counts.
+	ServerName string
+
+	// PreferFirst says that Endpoints are in the order that the caller prefers: the client begins
+	// with the first, and goes back to it within about a minute after a failure.
+	PreferFirst bool
+	// TakeTurns makes calls use all endpoints in turn, each with a connection of its own, as clients
+	// of a pair of ticket servers do. The IDs of successive calls do not increase then.
+	TakeTurns bool
+
+	// OnEvent is called with what an operator may want to know, and must return soon. LogEvents
+	// makes one for log/slog.
+	OnEvent func(Event)
+
+	token func() string
+	times *times
+}
+
+// times are the limits of the protocol's page, and the clocks. Tests replace some.
+type times struct {
+	resolve, accept, connect, answer   time.Duration
+	backoffMin, backoffMax             time.Duration
+	firstRound, roundEvery, roundAgain time.Duration
+	now                                func() moment
+	lookup                             func(ctx context.Context, host string) ([]string, error)
+}
+
+func usualTimes() *times {
+	return &times{
+		resolve: time.Second, accept: time.Second, connect: 2 * time.Second, answer: time.Second,
+		backoffMin: 50 * time.Millisecond, backoffMax: time.Second,
+		firstRound: 10 * time.Second, roundEvery: time.Minute, roundAgain: time.Second,
+		now: now, lookup: net.DefaultResolver.LookupHost,
+	}
+}
+
+// Client hands out IDs of one daemon, or of several. It is safe for use by many goroutines, which
+// share its connection. The first call connects. A client that is dropped frees its connection and
+// its goroutines, as Close does.
+type Client struct {
+	core *core
+}
+
+// core is what a client's goroutines hold, so that they do not keep the client itself.
+//
+//	Next ─▶ buffer ─▶ call ─▶ lane ─▶ connection ─▶ daemon
+//	Batch, Ping ──────▶
+type core struct {
+	options Options
+	times   *times
+	buffer  buffer
+	lanes   []*lane
+	turn    atomic.Uint64
+	counts  counts
+
+	// places are the endpoints for the rounds, which collision is from.
+	places    []place
+	watching  sync.Once
+	collision atomic.Pointer[CollisionError]
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	// calls counts those in flight, for Shutdown.
+	calls     atomic.Int64
+	isClosing atomic.Bool
 }
 
 // New makes a client. It returns an OptionError if an option is not allowed, and does not connect.
 func New(options Options) (*Client, error) {
-	options, err := options.withDefaults()
+	places, err := options.check()
 	if err != nil {
 		return nil, err
 	}
-	endpoints, err := options.addresses()
+	// Somebody who prints a client must not print its token.
+	token := string(options.Token)
+	options.token, options.Token = func() string { return token }, ""
+	if options.times == nil {
+		options.times = usualTimes()
+	}
+	c := &core{options: options, times: options.times, places: places}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	for _, p := range places {
+		if len(c.lanes) == 0 || options.TakeTurns {
+			c.lanes = append(c.lanes, &lane{core: c})
+		}
+		last := c.lanes[len(c.lanes)-1]
+		last.endpoints = append(last.endpoints, &endpoint{place: p})
+	}
+	if !options.PreferFirst {
+		c.lanes[0].current = int(random(int64(len(c.lanes[0].endpoints))))
+		c.turn.Store(uint64(random(int64(len(c.lanes)))))
+	}
+	c.buffer.start(c)
+	client := &Client{core: c}
+	runtime.SetFinalizer(client, func(client *Client) { client.core.close() })
+	return client, nil
+}
+
+// check returns the endpoints, or what is wrong with an option. A Timeout of 0 becomes the default.
+func (o *Options) check() (places []place, err error) {
+	usesTLS := false
+	for _, text := range o.Endpoints {
+		a, err := parseAddress(text)
+		if err != nil {
+			return nil, err
+		}
+		usesTLS = usesTLS || a.tls
+		places = append(places, place{address: a})
+	}
+	switch {
+	case len(places) == 0:
+		return nil, optionError("Endpoints", "there is none; at least one is needed, such as 127.0.0.1:7660")
+	case o.TakeTurns && o.PreferFirst:
+		return nil, optionError("PreferFirst", "TakeTurns is set too; set one of them")
+	case o.Timeout < 0:
+		return nil, optionError("Timeout", "%s is negative; give a time above 0, or 0 for the default of 5s", o.Timeout)
+	case o.Timeout == 0:
+		o.Timeout = 5 * time.Second
+	case o.Timeout > year:
+		o.Timeout = year
+	}
+	if len(o.Source) > nameBytesMax || !utf8.ValidString(o.Source) {
+		return nil, optionError("Source", "%q is no name of a source; 1 to %d bytes of UTF-8 are allowed", o.Source, nameBytesMax)
+	}
+	if o.Token != "" && o.TokenFile != "" {
+		return nil, optionError("Token", "TokenFile is set too; set one of them")
+	}
+	if err := tokenProblem("Token", string(o.Token)); err != nil {
+		return nil, err
+	}
+	if o.TokenFile != "" {
+		if _, err := o.readToken(); err != nil {
+			return nil, err
+		}
+	}
+	if !usesTLS && o.CAFile+o.CertFile+o.KeyFile+o.ServerName != "" {
+		return nil, optionError("CAFile", "TLS is set, and no endpoint uses it; write tls:%s", o.Endpoints[0])
+	}
+	_, err = o.tlsConfig("")
+	return places, err
+}
+
+// Next returns one ID: at once from a buffer that is refilled ahead, or with the next reply if the
+// buffer is empty. IDs increase while they come from one daemon.
+func (c *Client) Next(ctx context.Context) (int64, error) {
+	if ctx == nil {
+		return 0, errNoContext
+	}
+	if ctx.Err() == nil {
+		if id, isThere := c.core.buffer.take(); isThere {
+			return id, nil
+		}
+	}
+	id, err := c.core.buffer.wait(ctx)
+	runtime.KeepAlive(c)
+	return id, err
+}
+
+var errNoContext = optionError("ctx", "it is nil; give context.Background()")
+
+// Batch fetches count IDs in one round trip. They increase, and nobody else has them.
+func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
+	if count < 1 || int64(count) > math.MaxUint32 {
+		return nil, optionError("count", "%d IDs are asked for; 1 to %d are allowed, or fewer if the daemon's max_count is lower",
+			count, uint32(math.MaxUint32))
+	}
+	got, err := c.core.ask(ctx, request{kind: kindNext, count: uint32(count), maxWait: askedWait})
+	runtime.KeepAlive(c)
 	if err != nil {
 		return nil, err
 	}
-	readToken := options.takeToken()
-	c := &Client{options: options, pool: newPool(options, endpoints), sources: map[string]*Source{}}
-	c.pool.readToken = readToken
-	c.main = newSource(c, "")
-	c.pool.onCollision = c.dropBuffers
-	return c, nil
+	c.core.counts.ids.Add(uint64(len(got.ids)))
+	return got.ids, nil
 }
 
-// Next returns one ID of the default source: at once from a buffer, which is refilled ahead, or
-// with the next reply if the buffer is empty. IDs increase while they come from one daemon. No ID
-// is older than Options.MaxAge.
-func (c *Client) Next(ctx context.Context) (int64, error) { return c.main.Next(ctx) }
-
-// Batch fetches count IDs of the default source in one round trip. They increase, and nobody else
-// has them.
-func (c *Client) Batch(ctx context.Context, count int, options ...BatchOption) ([]int64, error) {
-	return c.main.Batch(ctx, count, options...)
+// Ping asks a daemon for a sign of life, as a health check does. It connects if there is no
+// connection.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.core.ask(ctx, request{kind: kindPing})
+	runtime.KeepAlive(c)
+	return err
 }
 
-// Source returns the source of that name, and the default source for "". Its index is looked up on
-// each daemon. A name that a daemon does not have is noticed by the first call, which returns a
-// NoSourceError.
-func (c *Client) Source(name string) *Source {
-	if name == "" {
-		return c.main
+// ask makes a call within the context and the client's timeout.
+func (c *core) ask(ctx context.Context, r request) (*reply, error) {
+	if ctx == nil {
+		return nil, errNoContext
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sources[name] == nil {
-		c.sources[name] = newSource(c, name)
+	if err := c.begin(); err != nil {
+		return nil, err
 	}
-	return c.sources[name]
+	defer c.finish()
+	k, cancel := c.call(ctx, r)
+	defer cancel()
+	return c.do(k)
 }
 
-// Info asks the daemon for its version, limits and sources.
-func (c *Client) Info(ctx context.Context) (*Info, error) {
-	answer, err := c.do(ctx, request{kind: kindInfo})
-	return answer.info, err
+// Stats returns the client's figures at once.
+func (c *Client) Stats() Stats {
+	n := &c.core.counts
+	s := Stats{Calls: n.calls.Load(), Retries: n.retries.Load(), Refusals: n.refusals.Load(), Failures: n.failures.Load(),
+		IDs: n.ids.Load() + c.core.buffer.handedOut(), Dropped: n.dropped.Load(), Oldest: time.Duration(n.oldest.Load())}
+	for _, l := range c.core.lanes {
+		l.mu.Lock()
+		if l.connection != nil && s.Endpoint == "" {
+			s.Endpoint = l.connection.label
+		}
+		l.mu.Unlock()
+	}
+	return s
 }
 
-// EndpointErrors returns the error of each address that failed when it was last tried. A wrong port
-// shows here while another endpoint serves.
-func (c *Client) EndpointErrors() []error {
-	c.pool.mu.Lock()
-	defer c.pool.mu.Unlock()
-	return c.pool.failures()
-}
-
-// Close ends the client. IDs left in buffers are skipped. Calls in flight and later ones return
-// ErrClosed.
+// Close ends the client and its calls in flight at once: they return ErrClosed. IDs left in the
+// buffer are skipped.
 func (c *Client) Close() error {
-	c.pool.close()
-	for _, source := range c.allSources() {
-		source.buffer.close()
+	c.core.close()
+	return nil
+}
+
+// Shutdown lets the calls in flight end until ctx ends, and then closes the client. Later calls
+// return ErrClosed. It returns the context's error if calls were cut off.
+func (c *Client) Shutdown(ctx context.Context) error {
+	defer c.core.close()
+	if ctx == nil {
+		return errNoContext
+	}
+	c.core.isClosing.Store(true)
+	c.core.buffer.drop()
+	for c.core.calls.Load() > 0 {
+		select {
+		case <-time.After(shutdownPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }
 
-func (c *Client) dropBuffers() {
-	for _, source := range c.allSources() {
-		source.buffer.drop()
-	}
+func (c *core) close() {
+	c.cancel()
+	c.buffer.drop()
 }
 
-func (c *Client) allSources() []*Source {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sources := []*Source{c.main}
-	for _, source := range c.sources {
-		sources = append(sources, source)
-	}
-	return sources
-}
-
-// Source hands out the IDs of one source.
-type Source struct {
-	client *Client
-	// name is "" for the default source.
-	name   string
-	buffer buffer
-}
-
-func newSource(c *Client, name string) *Source {
-	s := &Source{client: c, name: name}
-	s.buffer.start(s)
-	return s
-}
-
-// Next returns one ID, as Client.Next does.
-func (s *Source) Next(ctx context.Context) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, s.client.contextError(err, 0, nil)
-	}
-	if id, isThere := s.buffer.take(); isThere {
-		return id, nil
-	}
-	return s.buffer.wait(ctx)
-}
-
-// Batch fetches count IDs, as Client.Batch does.
-func (s *Source) Batch(ctx context.Context, count int, options ...BatchOption) ([]int64, error) {
-	next, err := newRequest(count, options...)
-	if err != nil {
-		return nil, err
-	}
-	got, err := s.fetch(ctx, next)
-	return got.ids, err
-}
-
-func newRequest(count int, options ...BatchOption) (nextRequest, error) {
-	next := nextRequest{count: uint32(count), waitMS: waitDefault}
-	if count < 1 || int64(count) > math.MaxUint32 {
-		return next, optionError("count", "%d IDs are asked for; 1 to the daemon's max_count are allowed, which Info returns", count)
-	}
-	for _, option := range options {
-		if err := option(&next); err != nil {
-			return next, err
-		}
-	}
-	return next, nil
-}
-
-// fetch asks for IDs of the source.
-func (s *Source) fetch(ctx context.Context, next nextRequest) (answer, error) {
-	got, err := s.fetchBits(ctx, next)
-	if err != nil {
-		return answer{}, err
-	}
-	// IDs increase, so the last one is the largest. Daemons make no such IDs.
-	if last := got.ids[len(got.ids)-1]; last < 0 {
-		reason := fmt.Sprintf("its ID %d is too large for an int64", uint64(last))
-		return answer{}, &EndpointError{Endpoint: got.endpoint, Kind: ErrProtocol, Reason: reason}
-	}
-	return got, nil
-}
-
-// fetchBits asks for IDs of the source, and returns their 64 bits as they are.
-func (s *Source) fetchBits(ctx context.Context, next nextRequest) (answer, error) {
-	return s.client.do(ctx, request{kind: kindNext, next: next, source: s.name})
-}
-
-// BatchOption changes what a Batch call asks for.
-type BatchOption func(*nextRequest) error
-
-// Partial accepts fewer IDs, at least one, if the wait ends before all are available.
-func Partial() BatchOption {
-	return func(next *nextRequest) error {
-		next.partial = true
-		return nil
-	}
-}
-
-// MaxWait sets how long the daemon may wait for IDs that its layout does not allow yet. Without it
-// the daemon's default applies: 1 s, or two ticks if longer. With 0 the daemon answers at once.
-func MaxWait(limit time.Duration) BatchOption {
-	return func(next *nextRequest) error {
-		if limit < 0 {
-			return optionError("MaxWait", "%s is negative; give 0 or more", limit)
-		}
-		next.waitMS = waitAtMost(limit)
-		return nil
-	}
-}
-
-// tries is what a call remembers of its earlier tries.
-type tries struct {
-	count int
-	last  error
-	// exhausted are the refusals that outlast the deadline, one for each endpoint.
-	exhausted map[string]*RefusedError
-}
-
-// do sends a call until it is answered, and tries again where that may help, before its deadline.
-// Retries are safe: the IDs of a lost reply are skipped, and nobody gets them.
-func (c *Client) do(parent context.Context, wanted request) (answer, error) {
-	ctx, cancel := context.WithTimeout(parent, c.options.Timeout)
-	defer cancel()
-	deadline, _ := ctx.Deadline()
-	allowed := time.Until(deadline)
-	tried := tries{exhausted: map[string]*RefusedError{}}
-	for {
-		got, err := c.try(ctx, wanted, deadline, &tried)
-		if err == nil {
-			return got, nil
-		}
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			if soonest := tried.soonest(); soonest != nil {
-				return answer{}, soonest
-			}
-			return answer{}, c.contextError(ctx.Err(), allowed, tried.last)
-		}
-		pause, isRetried := c.pauseBeforeRetry(err, deadline, &tried)
-		if !isRetried {
-			if soonest := tried.soonest(); soonest != nil {
-				err = soonest
-			}
-			return answer{}, err
-		}
-		// A refusal with its time to wait helps the caller more than an error about the deadline.
-		if time.Until(deadline) <= pause {
-			var refused *RefusedError
-			if !errors.As(err, &refused) {
-				err = c.contextError(context.DeadlineExceeded, allowed, err)
-			}
-			return answer{}, err
-		}
-		tried.last = err
-		if pause > 0 && sleep(ctx, pause, c.pool.context.Done()) != nil {
-			return answer{}, c.contextError(ctx.Err(), allowed, tried.last)
-		}
-	}
-}
-
-// try sends a call once, and waits for its answer.
-func (c *Client) try(ctx context.Context, wanted request, deadline time.Time, tried *tries) (answer, error) {
-	if ctx.Err() != nil {
-		return answer{}, ctx.Err()
-	}
-	attempt := &call{request: wanted, answer: make(chan answer, 1)}
-	if len(tried.exhausted)+1 < int(c.pool.targetCount.Load()) {
-		attempt.movesOnBy = deadline
-	}
-	for {
-		connection, err := c.pool.connect(ctx)
-		if err != nil {
-			return answer{}, err
-		}
-		if err = connection.send(ctx, attempt); err == nil {
-			break
-		}
-		if err != errSendAgain {
-			return answer{}, err
-		}
-	}
-	select {
-	case got := <-attempt.answer:
-		return got, got.err
-	case <-ctx.Done():
-		attempt.isAbandoned.Store(true)
-		return answer{}, ctx.Err()
-	case <-c.pool.context.Done():
-		return answer{}, ErrClosed
-	}
-}
-
-// pauseBeforeRetry returns the pause before the next try, and false for no retry.
-func (c *Client) pauseBeforeRetry(err error, deadline time.Time, tried *tries) (time.Duration, bool) {
-	tried.count++
-	var refused *RefusedError
-	isRefused := errors.As(err, &refused)
-	if isRefused && isExhaustedBeyond(err, deadline) {
-		isFirst := tried.exhausted[refused.Endpoint] == nil
-		tried.exhausted[refused.Endpoint] = refused
-		return 0, isFirst && len(tried.exhausted) < int(c.pool.targetCount.Load())
-	}
-	if !isRetried(err) {
-		return 0, false
-	}
-	if !isRefused || c.pool.hasOthers() {
-		return 0, true
-	}
-	// A single daemon that refuses because of its state keeps its connection.
-	return refused.RetryAfter + c.pool.backoff(tried.count), true
-}
-
-// soonest returns the refusal with the shortest time to wait, or nil.
-func (t *tries) soonest() error {
-	var soonest *RefusedError
-	for _, refused := range t.exhausted {
-		if soonest == nil || refused.RetryAfter < soonest.RetryAfter {
-			soonest = refused
-		}
-	}
-	if soonest == nil {
-		return nil
-	}
-	return soonest
-}
-
-// contextError returns the error of a call whose context has ended.
-func (c *Client) contextError(err error, allowed time.Duration, last error) error {
-	if c.pool.context.Err() != nil {
+// begin counts a call in flight. Each has its finish.
+func (c *core) begin() error {
+	if c.isClosing.Load() || c.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		if allowed <= 0 {
-			return &DeadlineError{}
-		}
-		return c.pool.deadlinePassed(allowed, last)
+	c.calls.Add(1)
+	return nil
+}
+
+func (c *core) finish() { c.calls.Add(-1) }
+
+// problem returns why no call may get IDs now.
+func (c *core) problem() error {
+	if c.ctx.Err() != nil {
+		return ErrClosed
 	}
-	return fmt.Errorf("the call was cancelled: %w", err)
+	if collision := c.collision.Load(); collision != nil {
+		return collision
+	}
+	return nil
+}
+
+// failed counts the failure or the refusal of an endpoint, and reports it.
+func (c *core) failed(endpoint string, err error) {
+	kind := Failed
+	if _, isRefusal := err.(*RefusedError); isRefusal {
+		kind = Refused
+		c.counts.refusals.Add(1)
+	} else {
+		c.counts.failures.Add(1)
+	}
+	c.event(Event{Kind: kind, Endpoint: endpoint, Err: err})
+}
+
+// event calls the application. No lock may be held.
+func (c *core) event(e Event) {
+	if c.options.OnEvent != nil {
+		c.options.OnEvent(e)
+	}
 }

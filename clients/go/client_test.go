@@ -1,6 +1,8 @@
 package snowbank
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -27,44 +30,47 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	empty := filepath.Join(t.TempDir(), "empty")
 	must(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	one := []string{"ids-1:7660"}
+	one, encrypted := []string{"ids-1:7660"}, []string{"tls:ids-1:7660"}
 	for _, bad := range []struct {
 		options Options
 		option  string
 		says    string
 	}{
 		{Options{}, "Endpoints", "at least one is needed"},
-		{Options{Endpoints: []string{""}}, "Endpoints", "write 127.0.0.1:7660"},
-		{Options{Endpoints: []string{"7660"}}, "Endpoints", "write 127.0.0.1:7660"},
-		{Options{Endpoints: []string{"ids-1"}}, "Endpoints", "write ids-1:7660"},
-		{Options{Endpoints: []string{"ids-1:7660", "*:7660"}}, "Endpoints", "the host is missing"},
+		{Options{Endpoints: []string{""}}, "Endpoints", "missing port"},
+		{Options{Endpoints: []string{"7660"}}, "Endpoints", "missing port"},
+		{Options{Endpoints: []string{"ids-1"}}, "Endpoints", "missing port"},
+		{Options{Endpoints: []string{":7660"}}, "Endpoints", "the host is missing"},
+		{Options{Endpoints: []string{"ids-1:7660", "*:7660"}}, "Endpoints", "characters that no name has"},
 		{Options{Endpoints: []string{"ids-1:0"}}, "Endpoints", "1 to 65535"},
-		{Options{Endpoints: []string{"ids-1:65536"}}, "Endpoints", "above 65535"},
-		{Options{Endpoints: []string{"ids-1:+1"}}, "Endpoints", "is not a number"},
-		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "leave out the scheme; write host:port"},
-		{Options{Endpoints: []string{"ids 1:7660"}}, "Endpoints", "cannot be part of a host name"},
-		{Options{Endpoints: []string{"10.0.0:7660"}}, "Endpoints", "not an IPv4 address"},
+		{Options{Endpoints: []string{"ids-1:65536"}}, "Endpoints", "1 to 65535"},
+		{Options{Endpoints: []string{"ids-1:+1"}}, "Endpoints", "1 to 65535"},
+		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "allowed are host:port"},
+		{Options{Endpoints: []string{"ids 1:7660"}}, "Endpoints", "characters that no name has"},
+		{Options{Endpoints: []string{"ids-1\n:7660"}}, "Endpoints", "characters that no name has"},
+		{Options{Endpoints: []string{"10.0.0:7660"}}, "Endpoints", "no IP address"},
 		{Options{Endpoints: []string{"::1:7660"}}, "Endpoints", "[::1]:7660"},
-		{Options{Endpoints: []string{"[::1"}}, "Endpoints", "never closed"},
-		{Options{Endpoints: []string{"[::1]"}}, "Endpoints", "write [::1]:7660"},
-		{Options{Endpoints: []string{"[ids]:1"}}, "Endpoints", "not an IPv6 address"},
-		{Options{Endpoints: []string{"/run/s.sock"}}, "Endpoints", "written unix:/run/s.sock"},
-		{Options{Endpoints: []string{"unix:"}}, "Endpoints", "wants the path"},
+		{Options{Endpoints: []string{"[::1"}}, "Endpoints", "missing ']'"},
+		{Options{Endpoints: []string{"[::1]"}}, "Endpoints", "missing port"},
+		{Options{Endpoints: []string{"[ids:1]:1"}}, "Endpoints", "no IP address"},
+		{Options{Endpoints: []string{"/run/s.sock"}}, "Endpoints", "unix:/path"},
+		{Options{Endpoints: []string{"unix:"}}, "Endpoints", "1 to 107 bytes"},
 		{Options{Endpoints: []string{"unix:/a\nb"}}, "Endpoints", "control characters"},
-		{Options{Endpoints: []string{"unix:/" + strings.Repeat("s", 107)}}, "Endpoints", "at most 107"},
-		{Options{Endpoints: []string{"tls:unix:/s"}}, "Endpoints", "takes no TLS"},
+		{Options{Endpoints: []string{"unix:/" + strings.Repeat("s", 107)}}, "Endpoints", "1 to 107"},
 		{Options{Endpoints: []string{strings.Repeat("h", 254) + ":1"}}, "Endpoints", "at most 253"},
+		{Options{Endpoints: one, Source: strings.Repeat("s", 65)}, "Source", "1 to 64 bytes"},
+		{Options{Endpoints: one, Source: "\xff"}, "Source", "UTF-8"},
 		{Options{Endpoints: one, Token: "s3cret\n"}, "Token", "the end of a line at byte 6 of 7"},
 		{Options{Endpoints: one, Token: Token(strings.Repeat("t", 513))}, "Token", "513 bytes; 1 to 512"},
 		{Options{Endpoints: one, Token: "a", TokenFile: empty}, "Token", "set one of them"},
 		{Options{Endpoints: one, TokenFile: missing}, "TokenFile", "no such file"},
 		{Options{Endpoints: one, TokenFile: empty}, "TokenFile", "holds no token"},
-		{Options{Endpoints: one, TLS: &tls.Config{}}, "TLS", "write tls:ids-1:7660"},
+		{Options{Endpoints: one, CAFile: missing}, "CAFile", "write tls:ids-1:7660"},
+		{Options{Endpoints: encrypted, CAFile: missing}, "CAFile", "no such file"},
+		{Options{Endpoints: encrypted, CAFile: empty}, "CAFile", "no certificate"},
+		{Options{Endpoints: encrypted, CertFile: empty}, "CertFile", "no certificate with its key"},
 		{Options{Endpoints: one, Timeout: -1}, "Timeout", "is negative"},
-		{Options{Endpoints: one, MaxAge: -time.Second}, "MaxAge", "-1s is negative"},
-		{Options{Endpoints: one, MinBackoff: time.Minute}, "MinBackoff", "above MaxBackoff"},
-		{Options{Endpoints: one, MaxBatch: -5}, "MaxBatch", "-5 is not allowed"},
-		{Options{Endpoints: one, MaxBatch: 1 << 40}, "MaxBatch", "1 to 4294967295"},
+		{Options{Endpoints: one, TakeTurns: true, PreferFirst: true}, "PreferFirst", "set one of them"},
 	} {
 		_, err := New(bad.options)
 		var option *OptionError
@@ -78,9 +84,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	if _, err := New(Options{Endpoints: one, TokenFile: missing}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file's error is lost: %v", err)
 	}
-	if _, err := TLSFiles("", missing, ""); err == nil || !strings.Contains(err.Error(), "both or neither") {
-		t.Errorf("a certificate without its key: %v", err)
-	}
 }
 
 func TestEndpointsOfEveryForm(t *testing.T) {
@@ -93,7 +96,7 @@ func TestEndpointsOfEveryForm(t *testing.T) {
 }
 
 func TestBadCallsFailAtOnce(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
+	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})
 	for _, count := range []int{0, -1, 1 << 40} {
 		_, err := client.Batch(background, count)
@@ -101,9 +104,6 @@ func TestBadCallsFailAtOnce(t *testing.T) {
 		if !errors.As(err, &option) || !errors.Is(err, ErrBadCount) || !strings.Contains(err.Error(), fmt.Sprint(count)) {
 			t.Errorf("%d: %v", count, err)
 		}
-	}
-	if _, err := client.Batch(background, 1, MaxWait(-1)); err == nil || !strings.Contains(err.Error(), "negative") {
-		t.Errorf("a negative wait: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(background)
 	cancel()
@@ -119,6 +119,13 @@ func TestBadCallsFailAtOnce(t *testing.T) {
 		var deadline *DeadlineError
 		if !errors.As(err, &deadline) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "before it began") {
 			t.Errorf("%s, without time: %v", name, err)
+		}
+	}
+	var none context.Context
+	for name, call := range bothCalls(client) {
+		var option *OptionError
+		if err := call(none); !errors.As(err, &option) {
+			t.Errorf("%s without a context: %v", name, err)
 		}
 	}
 	if after, err := client.Next(background); err != nil || after != id+1 {
@@ -140,76 +147,133 @@ func bothCalls(client *Client) map[string]func(context.Context) error {
 	}
 }
 
-func TestCloseEndsEveryCall(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, AnswerTimeout: time.Minute, Timeout: time.Minute})
-	if _, err := client.Next(background); err != nil {
-		t.Fatal(err)
-	}
+// inFlight makes a client with a Batch, a Next and a Ping that the daemon does not answer.
+func inFlight(t *testing.T) (client *Client, daemon *fakeDaemon, errs chan error) {
+	t.Helper()
+	daemon = startFake(t)
+	client = newClient(t, Options{Endpoints: []string{daemon.address}})
+	must(t, client.Ping(background))
 	daemon.set(func(d *fakeDaemon) { d.isSilent = true })
-	errs := make(chan error, 2)
+	errs = make(chan error, 3)
 	go func() { errs <- bothCalls(client)["Batch"](background) }()
-	go func() {
-		_, err := client.Source("default").Next(background)
-		errs <- err
-	}()
-	eventually(t, "two requests", func() bool { return daemon.requestCount() >= 3 })
-	must(t, client.Close())
-	must(t, client.Close())
-	for i := 0; i < 2; i++ {
+	go func() { errs <- bothCalls(client)["Next"](background) }()
+	go func() { errs <- client.Ping(background) }()
+	eventually(t, "two requests", func() bool { return len(daemon.nextCounts()) == 2 })
+	return client, daemon, errs
+}
+
+func mustEnd(t *testing.T, errs chan error, want error) {
+	t.Helper()
+	for i := 0; i < cap(errs); i++ {
 		select {
 		case err := <-errs:
-			if !errors.Is(err, ErrClosed) {
+			if !errors.Is(err, want) {
 				t.Errorf("a call in flight: %v", err)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatal("a call did not end")
 		}
 	}
-	// IDs were left in the buffer.
+}
+
+func TestCloseEndsEveryCallAndGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	client, daemon, errs := inFlight(t)
+	must(t, client.Close())
+	must(t, client.Close())
+	mustEnd(t, errs, ErrClosed)
 	for name, call := range bothCalls(client) {
 		if err := call(background); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
 		}
 	}
-}
-
-func TestCloseEndsWaitingForABackoff(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	daemon.stop()
-	before := runtime.NumGoroutine()
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: time.Minute,
-		MinBackoff: time.Hour, MaxBackoff: time.Hour})
-	ended := make(chan error, 1)
-	go func() { ended <- bothCalls(client)["Next"](background) }()
-	eventually(t, "a failed try", func() bool { return len(client.EndpointErrors()) == 1 })
-	must(t, client.Close())
-	select {
-	case err := <-ended:
-		if !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("a call did not end")
+	if err := client.Ping(background); !errors.Is(err, ErrClosed) {
+		t.Errorf("Ping after Close: %v", err)
 	}
+	must(t, client.Shutdown(background))
+	daemon.stop()
 	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
+func TestShutdownLetsCallsEnd(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	hold := make(chan struct{})
+	daemon.onNext = func(tag uint16) []byte {
+		<-hold
+		return appendRun(tag, 1, 5)
+	}
+	errs := make(chan error, 1)
+	go func() { errs <- bothCalls(client)["Batch"](background) }()
+	eventually(t, "a call in flight", func() bool { return client.core.calls.Load() == 1 })
+	ended := make(chan error, 1)
+	go func() { ended <- client.Shutdown(background) }()
+	eventually(t, "the client is closing", client.core.isClosing.Load)
+	if err := client.Ping(background); !errors.Is(err, ErrClosed) {
+		t.Errorf("a new call: %v", err)
+	}
+	close(hold)
+	mustEnd(t, errs, nil)
+	must(t, <-ended)
+}
+
+func TestShutdownCutsCallsOffAtItsDeadline(t *testing.T) {
+	client, _, errs := inFlight(t)
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	if err := client.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("calls were in flight: %v", err)
+	}
+	mustEnd(t, errs, ErrClosed)
+}
+
+func TestCloseEndsAPause(t *testing.T) {
+	daemon := startFake(t)
+	daemon.stop()
+	failed := make(chan bool, 100)
+	times := longTimes()
+	times.backoffMin, times.backoffMax = time.Hour, time.Hour
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, times: times, OnEvent: func(Event) { failed <- true }})
+	errs := make(chan error, 1)
+	go func() { errs <- bothCalls(client)["Next"](background) }()
+	<-failed
+	must(t, client.Close())
+	mustEnd(t, errs, ErrClosed)
+}
+
+func TestDroppedClientsFreeSocketsAndGoroutines(t *testing.T) {
+	daemon := startFake(t)
+	before := runtime.NumGoroutine()
+	for i := 0; i < 50; i++ {
+		client, err := New(Options{Endpoints: []string{daemon.address, daemon.address}})
+		must(t, err)
+		if _, err := client.Next(background); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "every connection and goroutine has ended", func() bool {
+		runtime.GC()
+		return daemon.openCount() == 0 && runtime.NumGoroutine() <= before+1
+	})
+}
+
 func TestOneDeadlineCoversAllTries(t *testing.T) {
-	silent := startFake(t, "127.0.0.1:0")
+	silent, gone := startFake(t), startFake(t)
 	silent.set(func(d *fakeDaemon) { d.isSilent = true })
-	gone := startFake(t, "127.0.0.1:0")
 	gone.stop()
-	client := newClient(t, Options{Endpoints: []string{silent.address, gone.address}, AnswerTimeout: 30 * time.Millisecond,
-		Timeout: 300 * time.Millisecond})
+	times := longTimes()
+	times.answer = 30 * time.Millisecond
+	client := newClient(t, Options{Endpoints: []string{silent.address, gone.address}, Timeout: 600 * time.Millisecond, times: times})
 	for name, call := range bothCalls(client) {
 		err := call(background)
 		var deadline *DeadlineError
-		if !errors.As(err, &deadline) || deadline.Allowed > 300*time.Millisecond {
+		if !errors.As(err, &deadline) || !errors.Is(err, context.DeadlineExceeded) || deadline.Allowed > 600*time.Millisecond {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !strings.Contains(err.Error(), silent.address) {
-			t.Errorf("%s: the daemon that does not answer is not named: %v", name, err)
+		for _, address := range []string{silent.address, gone.address} {
+			if !strings.Contains(err.Error(), address) {
+				t.Errorf("%s: %s is not named: %v", name, address, err)
+			}
 		}
 	}
 }
@@ -218,13 +282,21 @@ func TestEndpointThatDoesNotGreetIsLeftForTheNext(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer silent.Close()
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{silent.Addr().String(), daemon.address}, ConnectTimeout: 50 * time.Millisecond})
-	if id := single(t, client); !daemon.owns(id) {
-		t.Errorf("%d", id)
+	daemon := startFake(t)
+	times := longTimes()
+	times.connect = 50 * time.Millisecond
+	failures := make(chan Event, 10)
+	client := newClient(t, Options{Endpoints: []string{silent.Addr().String(), daemon.address}, PreferFirst: true, times: times,
+		OnEvent: func(e Event) {
+			if e.Kind == Failed {
+				failures <- e
+			}
+		}})
+	if id, err := client.Next(background); err != nil || !daemon.owns(id) {
+		t.Errorf("%d, %v", id, err)
 	}
-	if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "within 50ms") {
-		t.Error(errs)
+	if e := <-failures; e.Endpoint != silent.Addr().String() || !strings.Contains(e.Err.Error(), "such as a Redis") {
+		t.Error(e)
 	}
 }
 
@@ -244,26 +316,41 @@ func TestTokensAreNeverPrinted(t *testing.T) {
 func TestTokenFileIsReadForEachConnection(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte("first\r\n"), 0o600))
-	options := Options{Endpoints: []string{"127.0.0.1:1"}, TokenFile: file}
-	if _, err := New(options); err != nil {
-		t.Fatal(err)
-	}
-	for _, token := range []string{"first", "second"} {
-		must(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
-		if read, err := options.readToken(); err != nil || read != token {
-			t.Errorf("%q was due: %q, %v", token, read, err)
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, TokenFile: file})
+	must(t, client.Ping(background))
+	must(t, os.WriteFile(file, []byte("second\n"), 0o600))
+	daemon.set(func(d *fakeDaemon) {
+		for socket := range d.open {
+			socket.Close()
 		}
+	})
+	must(t, client.Ping(background))
+	if tokens := fmt.Sprint(daemon.tokens); tokens != "[first second]" {
+		t.Error(tokens)
 	}
 	must(t, os.WriteFile(file, []byte("one\ntwo\n"), 0o600))
-	if _, err := options.readToken(); err == nil || !strings.Contains(err.Error(), "the end of a line at byte 3") {
+	if _, err := New(Options{Endpoints: []string{daemon.address}, TokenFile: file}); err == nil ||
+		!strings.Contains(err.Error(), "the end of a line at byte 3") {
 		t.Errorf("two lines: %v", err)
 	}
 }
 
-func TestCertificateThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	certificate, pool := selfSigned(t, "ids.internal")
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+func TestCertificatesOfEveryKind(t *testing.T) {
+	folder := t.TempDir()
+	files := func(name string) (certificate tls.Certificate, certFile, keyFile string) {
+		certFile, keyFile = filepath.Join(folder, name+".pem"), filepath.Join(folder, name+".key")
+		return selfSigned(t, name, certFile, keyFile), certFile, keyFile
+	}
+	ours, ourFile, ourKey := files("ids.internal")
+	_, otherFile, otherKey := files("other.internal")
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(ourFile)
+	must(t, err)
+	pool.AppendCertsFromPEM(text)
+	plain := startFake(t)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{ours},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
 	must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -272,34 +359,37 @@ func TestCertificateThatDoesNotFit(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go socket.(*tls.Conn).Handshake()
+			go plain.serve(socket)
 		}
 	}()
 	endpoint := "tls:" + listener.Addr().String()
-	plain := startFake(t, "127.0.0.1:0")
-	for _, bad := range []struct {
+	for _, try := range []struct {
 		endpoint string
-		config   *tls.Config
+		options  Options
 		fits     func(error) bool
 	}{
-		{endpoint, &tls.Config{RootCAs: pool}, func(err error) bool { return errors.As(err, &x509.HostnameError{}) }},
-		{endpoint, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "ids.internal"},
+		{endpoint, Options{CAFile: ourFile, CertFile: ourFile, KeyFile: ourKey}, func(err error) bool { return errors.As(err, &x509.HostnameError{}) }},
+		{endpoint, Options{CAFile: otherFile, CertFile: ourFile, KeyFile: ourKey, ServerName: "ids.internal"},
 			func(err error) bool { return errors.As(err, &x509.UnknownAuthorityError{}) }},
-		{"tls:" + plain.address, nil, func(err error) bool { return errors.Is(err, ErrUnreachable) }},
+		{endpoint, Options{CAFile: ourFile, CertFile: otherFile, KeyFile: otherKey, ServerName: "ids.internal"},
+			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		{endpoint, Options{CAFile: ourFile, ServerName: "ids.internal"}, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		{"tls:" + plain.address, Options{}, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		{endpoint, Options{CAFile: ourFile, CertFile: ourFile, KeyFile: ourKey, ServerName: "ids.internal", Timeout: time.Minute},
+			func(err error) bool { return err == nil }},
 	} {
-		bad := bad
-		t.Run("", func(t *testing.T) {
-			t.Parallel()
-			client := newClient(t, Options{Endpoints: []string{bad.endpoint}, TLS: bad.config, Timeout: 6 * time.Second})
-			_, err := client.Batch(background, 1)
-			if !bad.fits(err) || !strings.Contains(err.Error(), strings.TrimPrefix(bad.endpoint, "tls:")) {
-				t.Errorf("%s: %v", bad.endpoint, err)
-			}
-		})
+		try.options.Endpoints = []string{try.endpoint}
+		if try.options.Timeout == 0 {
+			try.options.Timeout = 500 * time.Millisecond
+		}
+		_, err := newClient(t, try.options).Batch(background, 1)
+		if !try.fits(err) || err != nil && !strings.Contains(err.Error(), strings.TrimPrefix(try.endpoint, "tls:")) {
+			t.Errorf("%v: %v", try.options, err)
+		}
 	}
 }
 
-func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
+func selfSigned(t *testing.T, name, certFile, keyFile string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -307,15 +397,17 @@ func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 		IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
-	certificate, err := x509.ParseCertificate(der)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(certificate)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	must(t, err)
+	return pair
 }
 
 func TestManyGoroutinesShareAConnection(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
+	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})
 	var recorded recorder
 	var all sync.WaitGroup
@@ -331,19 +423,28 @@ func TestManyGoroutinesShareAConnection(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	if count := daemon.connectionCount(); count != 1 {
+	if count := daemon.openCount(); count != 1 {
 		t.Errorf("%d connections", count)
 	}
 }
 
 func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
+	welcome := appendWelcome(helloTag, 1_000, 1_000, 1)
+	later := append([]byte(nil), welcome...)
+	later[headSize] = 2
 	for answer, name := range map[string]string{
-		"HTTP/1.1 400 Bad Request\r\n\r\n": `in HTTP ("HTTP/1.1 400 Bad Request")`,
-		"<html>\r\n":                       `in HTTP ("<html>")`,
-		"-ERR unknown command\r\n":         "as Redis does",
-		"SSH-2.0-OpenSSH_9.2\r\n":          `in text ("SSH-2.0-OpenSSH_9.2")`,
-		"\x15\x03\x01\x00\x02\x02\x0a":     "write tls:host:port",
-		"\x00\x00\x00\x00":                 "a length of 0; 4 to 65536",
+		"HTTP/1.1 400 Bad Request\r\n\r\n":                   `in HTTP ("HTTP/1.1 400 Bad Request")`,
+		"<html>\r\n":                                         `in HTTP ("<html>")`,
+		"-ERR unknown command\r\n":                           "as Redis does",
+		"SSH-2.0-OpenSSH_9.2\r\n":                            `in text ("SSH-2.0-OpenSSH_9.2")`,
+		"\x15\x03\x01\x00\x02\x02\x0a":                       "write tls:host:port",
+		"\x00\x00\x00\x00":                                   "a length of 0; 4 to 65536",
+		string(later):                                        "version 2 of the protocol",
+		string(appendHead(nil, kindWelcome, 0, helloTag, 0)): "its WELCOME has 0 bytes",
+		string(appendWelcome(helloTag+1, 1_000, 1_000, 1)):   "kind 0x85 and tag 2",
+		string(appendWelcome(helloTag, 0, 1_000, 1)):         "allows no IDs",
+		string(append(appendHead(nil, kindWelcome, 0, 1, 20), make([]byte, 20)...)): "its WELCOME has 20 bytes",
+		string(append(appendHead(nil, kindError, 0, 1, 4), make([]byte, 4)...)):     "an ERROR with 4 bytes",
 	} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
@@ -357,19 +458,45 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 				fmt.Fprint(socket, answer)
 			}
 		}(answer)
-		client := newClient(t, Options{Endpoints: []string{listener.Addr().String()}})
+		client := newClient(t, Options{Endpoints: []string{listener.Addr().String()}, Timeout: 200 * time.Millisecond})
 		_, err = client.Next(background)
 		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q was due: %v", name, err)
 		}
-		// While another endpoint serves, the other server is only listed.
-		daemon := startFake(t, "127.0.0.1:0")
+		daemon := startFake(t)
 		client = newClient(t, Options{Endpoints: []string{listener.Addr().String(), daemon.address}})
 		if _, err = client.Next(background); err != nil {
 			t.Error(err)
 		}
-		if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), name) {
-			t.Errorf("%q was due: %v", name, errs)
+	}
+}
+
+func TestWelcomeWithEightThousandClaims(t *testing.T) {
+	daemon := startFake(t)
+	for claim := uint64(0); claim < 8_000; claim++ {
+		daemon.claims = append(daemon.claims, claim<<40)
+	}
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	if _, err := client.Next(background); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWireVectors has the vectors of the protocol's page.
+func TestWireVectors(t *testing.T) {
+	for _, vector := range []struct {
+		made []byte
+		hex  string
+	}{
+		{appendRequest(nil, 258, request{kind: kindNext, count: 3}, "orders", 0),
+			"10000000 01 00 0201 03000000 0000 6f7264657273"},
+		{appendRequest(nil, 7, request{kind: kindNext, count: 1000, isFetch: true}, "", 50*time.Millisecond),
+			"0a000000 01 02 0700 e8030000 3200"},
+		{appendHello(nil, ""), "0e000000 04 00 0100 534e4f570d0a0d0a 01 00"},
+		{appendRun(7, 1541815603606036480, 1000), "14000000 81 00 0700 00a017621fa16515 e8030000 01000000"},
+	} {
+		if made := fmt.Sprintf("%x", vector.made); made != strings.ReplaceAll(vector.hex, " ", "") {
+			t.Errorf("%s was due: %s", vector.hex, made)
 		}
 	}
 }
@@ -381,26 +508,33 @@ func TestRepliesThatBreakThePromises(t *testing.T) {
 		return binary.LittleEndian.AppendUint32(body, stride)
 	}
 	list := binary.LittleEndian.AppendUint64(nil, 7)
-	asked := nextRequest{count: 3}
+	asked := request{kind: kindNext, count: 3}
 	for _, bad := range []struct {
-		asked  nextRequest
+		asked  request
 		frames []frame
 		says   string
 	}{
 		{asked, []frame{{kind: kindRuns, body: run(1, 4, 1)}}, "more than the 3 IDs"},
 		{asked, []frame{{kind: kindRuns, body: run(1, 3, 1), flags: flagMore}, {kind: kindRuns, body: run(9, 1, 1)}}, "more than the 3 IDs"},
+		{asked, []frame{{kind: kindRuns, body: run(5, 1, 1), flags: flagMore}, {kind: kindRuns, body: run(5, 2, 1)}}, "do not increase"},
+		{asked, []frame{{kind: kindRuns, body: run(1<<63, 3, 1)}}, "exceed 63 bits"},
+		{asked, []frame{{kind: kindRuns, body: run(1<<63-2, 3, 1)}}, "exceed 63 bits"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 3, 0)}}, "a stride of 0"},
+		{asked, []frame{{kind: kindRuns, body: nil}}, "runs of 0 bytes"},
 		{asked, []frame{{kind: kindList, body: list}}, "has 1 IDs and 3"},
-		{asked, []frame{{kind: kindRuns, body: run(1, 0, 1)}}, "a run of no IDs"},
-		{asked, []frame{{kind: kindRuns, body: run(1, 1, 1), flags: flagMore}, {kind: kindList, body: list}}, wrongKind},
-		{nextRequest{count: 3, explicit: true}, []frame{{kind: kindRuns, body: run(1, 3, 1)}}, wrongKind},
-		{asked, []frame{{kind: kindPong}}, wrongKind},
+		{asked, []frame{{kind: kindList, body: list[1:]}}, "list of 7 bytes"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 0, 1)}}, "a run of 0 IDs"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 1, 1), flags: flagMore}, {kind: kindList, body: list}}, "wrong kind"},
+		{asked, []frame{{kind: kindPong}}, "wrong kind"},
+		{request{kind: kindPing}, []frame{{kind: kindRuns, body: run(1, 1, 1)}}, "wrong kind"},
 	} {
-		collector, problem := idCollector{asked: bad.asked}, ""
+		c := collector{asked: bad.asked}
+		var err error
 		for i := range bad.frames {
-			_, problem = collector.add(&bad.frames[i])
+			_, err = c.add(&bad.frames[i])
 		}
-		if !strings.Contains(problem, bad.says) {
-			t.Errorf("%q was due: %q", bad.says, problem)
+		if err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%q was due: %v", bad.says, err)
 		}
 	}
 }
@@ -409,30 +543,31 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("\x14\x00\x00\x00\x81\x00\x07\x00\x00\xa0\x17\x62\x1f\xa1\x65\x15\xe8\x03\x00\x00\x01\x00\x00\x00"), uint32(1000))
 	f.Add([]byte("\x0c\x00\x00\x00\x82\x01\x07\x00\x01\x00\x00\x00\x00\x00\x00\x00"), uint32(2))
 	f.Add([]byte("\x0c\x00\x00\x00\xff\x00\x07\x00\x06\x00\x00\x00\xb0\x04\x00\x00"), uint32(1))
+	f.Add(appendWelcome(1, 1_000, 1_000, 7, 1, 2), uint32(1))
 	f.Add([]byte("HTTP/1.1 400"), uint32(1))
 	f.Fuzz(func(t *testing.T, arrived []byte, count uint32) {
-		count %= 10_000
-		in := input{buffer: arrived, end: len(arrived)}
-		collector := idCollector{asked: nextRequest{count: count, partial: true}}
+		count = count%10_000 + 1
+		r := bufio.NewReader(bytes.NewReader(arrived))
+		c := collector{asked: request{kind: kindNext, count: count, isFetch: true}}
 		for {
-			frame, isWhole, problem := in.next()
-			if !isWhole || problem != "" {
+			frame, err := readFrame(r)
+			if err != nil {
 				break
 			}
 			if frame.kind == kindError {
 				frame.refusal("ids-1:7660")
-			} else if frame.kind == kindJSON {
-				parseInfo(frame.body)
-			} else if isDone, problem := collector.add(&frame); isDone || problem != "" {
+			} else if w, err := readWelcome(&frame); err == nil && (w.maxCount == 0 || len(w.claims) > lengthMax/claimSize) {
+				t.Error("a WELCOME that allows no IDs, or with claims that do not fit")
+			} else if isDone, err := c.add(&frame); isDone || err != nil {
 				break
 			}
 		}
-		if len(collector.ids) > int(count) {
-			t.Errorf("%d IDs, and %d were asked for", len(collector.ids), count)
+		if len(c.ids) > int(count) {
+			t.Errorf("%d IDs, and %d were asked for", len(c.ids), count)
 		}
-		for i := 1; i < len(collector.ids); i++ {
-			if uint64(collector.ids[i]) <= uint64(collector.ids[i-1]) {
-				t.Errorf("%d follows %d", collector.ids[i], collector.ids[i-1])
+		for i := 1; i < len(c.ids); i++ {
+			if c.ids[i] <= c.ids[i-1] {
+				t.Errorf("%d follows %d", c.ids[i], c.ids[i-1])
 			}
 		}
 	})

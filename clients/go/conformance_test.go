@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,23 +55,58 @@ func TestConformance(t *testing.T) {
 		name := name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if needs(t, program, name)["stop"] {
+				alone.Lock()
+				defer alone.Unlock()
+			} else {
+				alone.RLock()
+				defer alone.RUnlock()
+			}
 			play(t, program, name)
 		})
 	}
 }
 
+// alone keeps cases that stop this process from stopping those that run beside them.
+var alone sync.RWMutex
+
+// needs returns what a case needs, without playing it.
+func needs(t *testing.T, program, name string) map[string]bool {
+	t.Helper()
+	command := exec.Command(program, name)
+	output, err := command.StdoutPipe()
+	must(t, err)
+	must(t, command.Start())
+	defer command.Wait()
+	defer command.Process.Kill()
+	first, err := bufio.NewReader(output).ReadString('\n')
+	must(t, err)
+	var played conformanceCase
+	must(t, json.Unmarshal([]byte(first), &played))
+	found := map[string]bool{}
+	for _, need := range played.Needs {
+		found[need] = true
+	}
+	return found
+}
+
 type caseOptions struct {
-	TimeoutMS        int     `json:"timeout_ms"`
-	ConnectTimeoutMS int     `json:"connect_timeout_ms"`
-	AnswerTimeoutMS  int     `json:"answer_timeout_ms"`
-	Token            *string `json:"token"`
-	CAFile           string  `json:"ca_file"`
-	CertFile         string  `json:"cert_file"`
-	KeyFile          string  `json:"key_file"`
-	TakeTurns        bool    `json:"take_turns"`
-	PreferFirst      bool    `json:"prefer_first"`
-	MaxAgeMS         int     `json:"max_age_ms"`
-	MaxBatch         int     `json:"max_batch"`
+	TimeoutMS   int     `json:"timeout_ms"`
+	Source      string  `json:"source"`
+	Token       *string `json:"token"`
+	TokenFile   string  `json:"token_file"`
+	CAFile      string  `json:"ca_file"`
+	CertFile    string  `json:"cert_file"`
+	KeyFile     string  `json:"key_file"`
+	ServerName  string  `json:"server_name"`
+	PreferFirst bool    `json:"prefer_first"`
+	TakeTurns   bool    `json:"take_turns"`
+	Limits      struct {
+		ConnectMS    int `json:"connect_ms"`
+		AnswerMS     int `json:"answer_ms"`
+		FirstRoundMS int `json:"first_round_ms"`
+		RoundMS      int `json:"round_ms"`
+	} `json:"limits"`
 }
 
 type conformanceCase struct {
@@ -85,10 +121,6 @@ type conformanceCase struct {
 type step struct {
 	Do        string   `json:"do"`
 	Count     int64    `json:"count"`
-	Source    *string  `json:"source"`
-	Explicit  bool     `json:"explicit"`
-	Partial   bool     `json:"partial"`
-	MaxWaitMS *int     `json:"max_wait_ms"`
 	TimeoutMS *int     `json:"timeout_ms"`
 	Times     int      `json:"times"`
 	Threads   int      `json:"threads"`
@@ -99,7 +131,15 @@ type step struct {
 	Endpoints []string `json:"endpoints"`
 	Options   json.RawMessage
 
-	IDs          []string        `json:"ids"`
+	Calls    *uint64  `json:"calls"`
+	Retries  *uint64  `json:"retries"`
+	Refusals *uint64  `json:"refusals"`
+	Failures *uint64  `json:"failures"`
+	Endpoint *string  `json:"endpoint"`
+	Has      []string `json:"has"`
+	HasNot   []string `json:"has_not"`
+
+	IDs          json.RawMessage `json:"ids"`
 	Length       *int            `json:"length"`
 	Above        *string         `json:"above"`
 	Increasing   bool            `json:"increasing"`
@@ -111,7 +151,7 @@ type step struct {
 
 // outcome is what a call brought.
 type outcome struct {
-	ids   []uint64
+	ids   []int64
 	err   error
 	lasts time.Duration
 }
@@ -126,15 +166,32 @@ type player struct {
 	t       *testing.T
 	played  conformanceCase
 	client  *Client
-	clock   *fakeClock
+	clock   *fakeClocks
 	input   io.Writer
 	events  chan string
 	started map[string]*backgroundCall
+	// happened has the client's events.
+	happened *eventLog
 	// highest is the last ID of the steps whose IDs increase.
-	highest uint64
+	highest int64
 
 	mu   sync.Mutex
-	seen map[uint64]bool
+	seen map[int64]bool
+}
+
+// eventLog keeps the kinds of events.
+type eventLog struct {
+	mu    sync.Mutex
+	kinds map[string]bool
+}
+
+func (l *eventLog) add(kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = map[string]bool{}
+	}
+	l.kinds[kind] = true
 }
 
 func play(t *testing.T, program, name string) {
@@ -151,8 +208,8 @@ func play(t *testing.T, program, name string) {
 	lines := bufio.NewReader(output)
 	first, err := lines.ReadString('\n')
 	must(t, err)
-	p := &player{t: t, clock: newFakeClock(), input: input, events: make(chan string, 100),
-		started: map[string]*backgroundCall{}, seen: map[uint64]bool{}}
+	p := &player{t: t, clock: &fakeClocks{}, input: input, events: make(chan string, 100),
+		started: map[string]*backgroundCall{}, happened: &eventLog{}, seen: map[int64]bool{}}
 	decoder := json.NewDecoder(strings.NewReader(first))
 	decoder.DisallowUnknownFields()
 	must(t, decoder.Decode(&p.played))
@@ -182,7 +239,12 @@ func (p *player) run() {
 	client, err := p.newClient(p.played.Endpoints, p.played.Options)
 	must(p.t, err)
 	p.client = client
-	defer client.Close()
+	client = nil
+	defer func() {
+		if p.client != nil {
+			p.client.Close()
+		}
+	}()
 	for at, step := range p.played.Steps {
 		if p.t.Failed() {
 			return
@@ -191,35 +253,31 @@ func (p *player) run() {
 	}
 }
 
-func (p *player) options(endpoints []string, given caseOptions) Options {
+// newClient makes a client as an application does, its files included.
+func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
 	options := Options{
-		Endpoints:      endpoints,
-		Timeout:        milliseconds(given.TimeoutMS),
-		ConnectTimeout: milliseconds(given.ConnectTimeoutMS),
-		AnswerTimeout:  milliseconds(given.AnswerTimeoutMS),
-		TakeTurns:      given.TakeTurns,
-		PreferFirst:    given.PreferFirst,
-		MaxAge:         milliseconds(given.MaxAgeMS),
-		MaxBatch:       given.MaxBatch,
+		Endpoints:   endpoints,
+		Source:      given.Source,
+		Timeout:     milliseconds(given.TimeoutMS),
+		TokenFile:   given.TokenFile,
+		CAFile:      given.CAFile,
+		CertFile:    given.CertFile,
+		KeyFile:     given.KeyFile,
+		ServerName:  given.ServerName,
+		TakeTurns:   given.TakeTurns,
+		PreferFirst: given.PreferFirst,
+		times:       timesOf(p.clock),
 	}
+	// Not a method of the player, which holds the client that a step drops.
+	events := p.happened
+	options.OnEvent = func(e Event) { events.add(string(e.Kind)) }
+	limits := options.times
+	limits.connect = milliseconds(given.Limits.ConnectMS)
+	limits.resolve, limits.accept = limits.connect, limits.connect
+	limits.answer = milliseconds(given.Limits.AnswerMS)
+	limits.firstRound, limits.roundEvery = milliseconds(given.Limits.FirstRoundMS), milliseconds(given.Limits.RoundMS)
 	if given.Token != nil {
 		options.Token = Token(*given.Token)
-	}
-	environment := *realEnvironment()
-	environment.clock = p.clock
-	options.environment = &environment
-	return options
-}
-
-// newClient makes a client as an application does, its TLS files included.
-func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
-	options := p.options(endpoints, given)
-	if given.CAFile != "" || given.CertFile != "" {
-		config, err := TLSFiles(given.CAFile, given.CertFile, given.KeyFile)
-		if err != nil {
-			return nil, err
-		}
-		options.TLS = config
 	}
 	if given.Token != nil && *given.Token == "" {
 		// In Go an empty Token is none. A token that is there and empty can only come from a file.
@@ -234,7 +292,13 @@ func (p *player) do(name string, s step) {
 	case "batch":
 		p.check(name, s, p.batch(context.Background(), s))
 	case "next":
-		p.check(name, s, p.next(s))
+		p.check(name, s, p.next(context.Background(), s))
+	case "ping":
+		ctx, cancel := s.context(context.Background())
+		defer cancel()
+		began := time.Now()
+		err := p.client.Ping(ctx)
+		p.check(name, s, outcome{err: err, lasts: time.Since(began)})
 	case "parallel_next":
 		p.parallelNext(name, s)
 	case "start":
@@ -243,7 +307,7 @@ func (p *player) do(name string, s step) {
 		p.started[s.As] = call
 		go func() {
 			if s.Count == 0 {
-				call.done <- p.next(s)
+				call.done <- p.next(ctx, s)
 			} else {
 				call.done <- p.batch(ctx, s)
 			}
@@ -270,12 +334,28 @@ func (p *player) do(name string, s step) {
 		p.await("held")
 	case "release":
 		p.tell(fmt.Sprintf("release %d", s.Daemon))
-	case "sleep":
+	case "idle":
+		p.tell(fmt.Sprintf("idle %d", s.Daemon))
+		p.await("idle")
+	case "sleep", "block":
 		time.Sleep(milliseconds(s.MS))
+	case "stop":
+		p.tell(fmt.Sprintf("stop %d", s.MS))
+		p.await("stopped")
+	case "stats":
+		p.stats(name, s)
+	case "events":
+		p.eventsStep(name, s)
+	case "drop":
+		p.client = nil
+		for i := 0; i < 20; i++ {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "advance_clock":
-		p.clock.advance(milliseconds(s.MS))
+		p.clock.sleep(milliseconds(s.MS))
 	case "close":
-		must(p.t, p.client.Close())
+		p.closeStep(name, s)
 	default:
 		p.t.Fatalf("%s: this test does not know the step", name)
 	}
@@ -303,57 +383,103 @@ func (p *player) await(event string) {
 	}
 }
 
-// batch makes one call, past the check that IDs fit an int64: the cases have IDs of 64 bits.
+// context returns a context with the step's deadline.
+func (s step) context(parent context.Context) (context.Context, context.CancelFunc) {
+	if s.TimeoutMS == nil {
+		return context.WithCancel(parent)
+	}
+	return context.WithTimeout(parent, milliseconds(*s.TimeoutMS))
+}
+
 func (p *player) batch(ctx context.Context, s step) outcome {
 	began := time.Now()
-	if s.TimeoutMS != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, milliseconds(*s.TimeoutMS))
-		defer cancel()
-	}
-	source := p.client.main
-	if s.Source != nil {
-		source = p.client.Source(*s.Source)
-	}
-	var ids []uint64
-	next, err := newRequest(int(s.Count), p.batchOptions(s)...)
-	if err == nil {
-		var got answer
-		got, err = source.fetchBits(ctx, next)
-		for _, id := range got.ids {
-			ids = append(ids, uint64(id))
-		}
-	}
+	ctx, cancel := s.context(ctx)
+	defer cancel()
+	ids, err := p.client.Batch(ctx, int(s.Count))
 	return outcome{ids: ids, err: err, lasts: time.Since(began)}
 }
 
-func (p *player) batchOptions(s step) (options []BatchOption) {
-	if s.Partial {
-		options = append(options, Partial())
-	}
-	if s.MaxWaitMS != nil {
-		options = append(options, MaxWait(milliseconds(*s.MaxWaitMS)))
-	}
-	if s.Explicit {
-		options = append(options, func(next *nextRequest) error {
-			next.explicit = true
-			return nil
-		})
-	}
-	return options
-}
-
-func (p *player) next(s step) (got outcome) {
+func (p *player) next(ctx context.Context, s step) (got outcome) {
 	began := time.Now()
 	for i := 0; i < s.Times || i == 0; i++ {
-		id, err := p.client.Next(context.Background())
+		each, cancel := s.context(ctx)
+		id, err := p.client.Next(each)
+		cancel()
 		if got.err = err; err != nil {
 			break
 		}
-		got.ids = append(got.ids, uint64(id))
+		got.ids = append(got.ids, id)
 	}
 	got.lasts = time.Since(began)
 	return got
+}
+
+func (p *player) stats(name string, s step) {
+	found := p.client.Stats()
+	due := func(what string, want *uint64, is uint64) {
+		if want != nil && *want != is {
+			p.t.Errorf("%s: %d %s, and %d were due", name, is, what, *want)
+		}
+	}
+	due("calls", s.Calls, found.Calls)
+	due("retries", s.Retries, found.Retries)
+	due("refusals", s.Refusals, found.Refusals)
+	due("failures", s.Failures, found.Failures)
+	if s.IDs != nil {
+		var ids uint64
+		must(p.t, json.Unmarshal(s.IDs, &ids))
+		due("ids", &ids, found.IDs)
+	}
+	if s.Endpoint != nil && !strings.Contains(found.Endpoint, p.bare(*s.Endpoint)) {
+		p.t.Errorf("%s: connected to %q", name, found.Endpoint)
+	}
+}
+
+// bare puts the addresses of the endpoints into a text.
+func (p *player) bare(text string) string {
+	for i, endpoint := range p.played.Endpoints {
+		text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), strings.TrimPrefix(strings.TrimPrefix(endpoint, "tls:"), "unix:"))
+	}
+	return text
+}
+
+func (p *player) eventsStep(name string, s step) {
+	p.happened.mu.Lock()
+	defer p.happened.mu.Unlock()
+	for _, kind := range s.Has {
+		if !p.happened.kinds[kind] {
+			p.t.Errorf("%s: no event %q: %v", name, kind, p.happened.kinds)
+		}
+	}
+	for _, kind := range s.HasNot {
+		if p.happened.kinds[kind] {
+			p.t.Errorf("%s: an event %q", name, kind)
+		}
+	}
+}
+
+// closeStep closes the client at once, or lets calls in flight end within a time.
+func (p *player) closeStep(name string, s step) {
+	client := p.client
+	end := func() outcome {
+		began := time.Now()
+		if s.TimeoutMS == nil {
+			return outcome{err: client.Close(), lasts: time.Since(began)}
+		}
+		ctx, cancel := s.context(context.Background())
+		defer cancel()
+		if err := client.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			p.t.Errorf("%s: %v", name, err)
+		}
+		return outcome{lasts: time.Since(began)}
+	}
+	if s.As == "" {
+		p.check(name, s, end())
+		return
+	}
+	call := &backgroundCall{cancel: func() {}, done: make(chan outcome, 1)}
+	p.started[s.As] = call
+	go func() { call.done <- end() }()
 }
 
 func (p *player) parallelNext(name string, s step) {
@@ -364,7 +490,7 @@ func (p *player) parallelNext(name string, s step) {
 			defer all.Done()
 			drawn := s
 			drawn.Times = int(s.Count)
-			got := p.next(drawn)
+			got := p.next(context.Background(), drawn)
 			p.check(name, step{}, got)
 		}()
 	}
@@ -396,11 +522,17 @@ func (p *player) newStep(name string, s step) {
 	if s.Options != nil {
 		must(p.t, json.Unmarshal(s.Options, &options))
 	}
-	client, err := p.newClient(endpoints, options)
-	if err == nil {
-		client.Close()
+	for i := 0; i < s.Times || i == 0; i++ {
+		client, err := p.newClient(endpoints, options)
+		got := outcome{err: err}
+		if err == nil && s.Count > 0 {
+			got.ids, got.err = client.Batch(context.Background(), int(s.Count))
+		}
+		if err == nil {
+			client.Close()
+		}
+		p.check(name, s, got)
 	}
-	p.check(name, s, outcome{err: err})
 }
 
 func (p *player) check(name string, s step, got outcome) {
@@ -451,10 +583,14 @@ func (p *player) problem(s step, got outcome) string {
 	}
 	texts := []string{}
 	for _, id := range got.ids {
-		texts = append(texts, strconv.FormatUint(id, 10))
+		texts = append(texts, strconv.FormatInt(id, 10))
 	}
-	if s.IDs != nil && !reflect.DeepEqual(texts, s.IDs) {
-		return fmt.Sprintf("the IDs are %v, and %v were due", texts, s.IDs)
+	if s.IDs != nil {
+		var due []string
+		must(p.t, json.Unmarshal(s.IDs, &due))
+		if !reflect.DeepEqual(texts, due) {
+			return fmt.Sprintf("the IDs are %v, and %v were due", texts, due)
+		}
 	}
 	if s.Length != nil && len(got.ids) != *s.Length {
 		return fmt.Sprintf("there are %d IDs, and %d were due", len(got.ids), *s.Length)
@@ -476,16 +612,13 @@ func (p *player) errorProblem(s step, err error) string {
 		return fmt.Sprintf("%v was due, and the error is %q: %v", kinds, kindOf(err), err)
 	}
 	for _, text := range s.Mentions {
-		for i, endpoint := range p.played.Endpoints {
-			bare := strings.TrimPrefix(strings.TrimPrefix(endpoint, "tls:"), "unix:")
-			text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), bare)
-		}
-		if !strings.Contains(err.Error(), text) {
-			return fmt.Sprintf("the error does not mention %q: %v", text, err)
+		if !strings.Contains(err.Error(), p.bare(text)) {
+			return fmt.Sprintf("the error does not mention %q: %v", p.bare(text), err)
 		}
 	}
-	if s.RetryAfterMS != nil && retryAfter(err) != milliseconds(*s.RetryAfterMS) {
-		return fmt.Sprintf("the error says to try again in %s", retryAfter(err))
+	var refused *RefusedError
+	if s.RetryAfterMS != nil && (!errors.As(err, &refused) || refused.RetryAfter != milliseconds(*s.RetryAfterMS)) {
+		return fmt.Sprintf("the error does not say to try again in %d ms: %v", *s.RetryAfterMS, err)
 	}
 	return ""
 }
@@ -495,8 +628,7 @@ func kindOf(err error) string {
 	var (
 		refused   *RefusedError
 		deadline  *DeadlineError
-		same      *SameWorkerIDsError
-		wentBack  *WentBackError
+		collision *CollisionError
 		option    *OptionError
 		authority x509.UnknownAuthorityError
 		hostname  x509.HostnameError
@@ -512,24 +644,14 @@ func kindOf(err error) string {
 		return refused.Code.Error()
 	case errors.As(err, &refused):
 		return "refused"
-	case errors.Is(err, ErrUnknownSource):
-		return "unknown_source"
 	case errors.Is(err, ErrBadCount):
 		return "bad_count"
-	case errors.As(err, &same):
-		return "same_worker_ids"
-	case errors.As(err, &wentBack):
-		return "went_back"
+	case errors.As(err, &collision):
+		return "collision"
 	case errors.Is(err, ErrClosed):
 		return "closed"
 	case errors.As(err, &option):
 		return "bad_argument"
-	case errors.Is(err, ErrUnreachable):
-		return "unreachable"
-	case errors.Is(err, ErrLost):
-		return "lost"
-	case errors.Is(err, ErrProtocol):
-		return "foreign_protocol"
 	default:
 		return "unknown to the suite"
 	}
@@ -537,9 +659,9 @@ func kindOf(err error) string {
 
 func milliseconds(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-func number(t testing.TB, text string) uint64 {
+func number(t testing.TB, text string) int64 {
 	t.Helper()
-	id, err := strconv.ParseUint(text, 10, 64)
+	id, err := strconv.ParseInt(text, 10, 64)
 	must(t, err)
 	return id
 }

@@ -26,7 +26,7 @@ func Example() {
 // Rows that belong together get their IDs in one round trip.
 func ExampleClient_Batch_database() {
 	insertLines := func(ctx context.Context, db *sql.DB, client *snowbank.Client, order int64, lines []string) error {
-		ids, err := client.Source("lines").Batch(ctx, len(lines))
+		ids, err := client.Batch(ctx, len(lines))
 		if err != nil {
 			return err
 		}

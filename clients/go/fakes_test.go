@@ -3,7 +3,6 @@ package snowbank
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -12,51 +11,6 @@ import (
 	"time"
 )
 
-// fakeClock is the machine's clock, and moves further when a test lets the machine sleep.
-type fakeClock struct {
-	mu     sync.Mutex
-	slept  time.Duration
-	alarms []*fakeAlarm
-}
-
-type fakeAlarm struct {
-	clock *fakeClock
-	ring  func()
-	inner *goAlarm
-}
-
-func newFakeClock() *fakeClock { return &fakeClock{} }
-
-func (c *fakeClock) now() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return bootClock{}.now() + c.slept
-}
-
-// advance lets the machine sleep. Alarms that are due ring before it returns, as on a machine that
-// wakes up.
-func (c *fakeClock) advance(time time.Duration) {
-	c.mu.Lock()
-	c.slept += time
-	alarms := append([]*fakeAlarm(nil), c.alarms...)
-	c.mu.Unlock()
-	for _, a := range alarms {
-		a.ring()
-	}
-}
-
-func (c *fakeClock) newAlarm(ring func()) alarm {
-	a := &fakeAlarm{clock: c, ring: ring, inner: &goAlarm{clock: c, ring: ring}}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.alarms = append(c.alarms, a)
-	return a
-}
-
-func (a *fakeAlarm) set(at time.Duration) { a.inner.set(at) }
-
-func (a *fakeAlarm) stop() { a.inner.stop() }
-
 // fakeDaemon answers as a daemon does, with IDs that count up. Each has an instance of its own.
 type fakeDaemon struct {
 	listener net.Listener
@@ -64,28 +18,21 @@ type fakeDaemon struct {
 
 	mu sync.Mutex
 	// lastID is the last ID that was handed out.
-	lastID int64
-	// layout and workers are those of its one source.
-	layout  string
-	workers string
-	name    string
-	// isSilent is true while NEXT requests get no answer.
+	lastID             int64
+	instance           uint64
+	claims             []uint64
+	goodForMS          uint16
+	maxCount           uint32
+	helloReply, onNext func(tag uint16) []byte
+	// isSilent is true while requests after HELLO get no answer.
 	isSilent bool
-	// retryAfterMS is above 0 while NEXT requests are refused as exhausted.
-	retryAfterMS uint32
-	// maxCount is the most IDs of a request, or 0 for any number.
-	maxCount uint32
-	// infos counts the INFO requests.
-	infos int
-	// laterWorkers are its workers after the first INFO reply, if they are set.
-	laterWorkers string
-	// beforeReply is called once, before the next reply to NEXT.
-	beforeReply func()
-	requests    int
-	// counts are those of the requests.
-	counts []uint32
-	open   map[net.Conn]bool
-	isDown bool
+	// nexts are the counts of the NEXT requests, and sources their names.
+	nexts   []uint32
+	sources []string
+	waits   []uint16
+	tokens  []string
+	hellos  int
+	open    map[net.Conn]bool
 }
 
 // fakeStep is the distance between the first IDs of fake daemons.
@@ -93,12 +40,12 @@ const fakeStep = 1_000_000_000
 
 var fakesMade atomic.Int64
 
-func startFake(t testing.TB, address string) *fakeDaemon {
+func startFake(t testing.TB) *fakeDaemon {
 	t.Helper()
-	d := &fakeDaemon{layout: "time:41,worker:10,sequence:12;tick=1ms;epoch=0", name: "default", open: map[net.Conn]bool{}}
 	number := fakesMade.Add(1)
-	d.lastID, d.workers = number*fakeStep, fmt.Sprint(number)
-	d.listen(t, address)
+	d := &fakeDaemon{open: map[net.Conn]bool{}, goodForMS: 60_000, maxCount: 1_000_000, lastID: number * fakeStep,
+		instance: uint64(number)}
+	d.listen(t, "127.0.0.1:0")
 	t.Cleanup(d.stop)
 	return d
 }
@@ -108,7 +55,7 @@ func (d *fakeDaemon) listen(t testing.TB, address string) {
 	listener, err := net.Listen("tcp", address)
 	must(t, err)
 	d.mu.Lock()
-	d.listener, d.address, d.isDown = listener, listener.Addr().String(), false
+	d.listener, d.address = listener, listener.Addr().String()
 	d.mu.Unlock()
 	go func() {
 		for {
@@ -117,13 +64,8 @@ func (d *fakeDaemon) listen(t testing.TB, address string) {
 				return
 			}
 			d.mu.Lock()
-			isDown := d.isDown
 			d.open[socket] = true
 			d.mu.Unlock()
-			if isDown {
-				socket.Close()
-				return
-			}
 			go d.serve(socket)
 		}
 	}()
@@ -133,7 +75,6 @@ func (d *fakeDaemon) listen(t testing.TB, address string) {
 func (d *fakeDaemon) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.isDown = true
 	d.listener.Close()
 	for socket := range d.open {
 		socket.Close()
@@ -146,14 +87,11 @@ func (d *fakeDaemon) set(change func(d *fakeDaemon)) {
 	change(d)
 }
 
-func (d *fakeDaemon) requestCount() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.requests
-}
-
 func (d *fakeDaemon) serve(socket net.Conn) {
-	defer socket.Close()
+	defer func() {
+		socket.Close()
+		d.set(func(d *fakeDaemon) { delete(d.open, socket) })
+	}()
 	reader := bufio.NewReader(socket)
 	for {
 		head := make([]byte, headSize)
@@ -170,60 +108,73 @@ func (d *fakeDaemon) serve(socket net.Conn) {
 	}
 }
 
+func appendWelcome(tag uint16, goodForMS uint16, maxCount uint32, instance uint64, claims ...uint64) []byte {
+	out := appendHead(nil, kindWelcome, 0, tag, welcomeHeadSize+claimSize*len(claims))
+	out = append(out, version, 0)
+	out = binary.LittleEndian.AppendUint16(out, goodForMS)
+	out = binary.LittleEndian.AppendUint32(out, maxCount)
+	out = binary.LittleEndian.AppendUint64(out, instance)
+	for _, claim := range claims {
+		out = binary.LittleEndian.AppendUint64(out, claim)
+	}
+	return out
+}
+
+func appendRun(tag uint16, first uint64, count uint32) []byte {
+	out := appendHead(nil, kindRuns, 0, tag, runSize)
+	out = binary.LittleEndian.AppendUint64(out, first)
+	out = binary.LittleEndian.AppendUint32(out, count)
+	return binary.LittleEndian.AppendUint32(out, 1)
+}
+
+func appendError(tag uint16, code Code, action Action, retryAfterMS uint32, message string) []byte {
+	out := appendHead(nil, kindError, 0, tag, errorHeadSize+len(message))
+	out = binary.LittleEndian.AppendUint16(out, uint16(code))
+	out = append(out, byte(action), 0)
+	out = binary.LittleEndian.AppendUint32(out, retryAfterMS)
+	return append(out, message...)
+}
+
 func (d *fakeDaemon) answer(kind byte, tag uint16, body []byte) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch kind {
-	case kindPing:
-		return appendBody(nil, kindPong, tag, string(body))
-	case kindAuth:
-		return appendBody(nil, kindOK, tag, "")
-	case kindInfo:
-		d.infos++
-		workers := d.workers
-		if d.laterWorkers != "" {
-			d.workers = d.laterWorkers
+	if kind == kindHello {
+		d.hellos++
+		d.tokens = append(d.tokens, string(body[len(magic)+2:]))
+		if d.helloReply != nil {
+			return d.helloReply(tag)
 		}
-		return appendBody(nil, kindJSON, tag, fmt.Sprintf(`{"protocol":1,"max_count":1000000,"instance":%q,"sources":`+
-			`[{"index":0,"name":%q,"layout":%q,"worker_ids":[%s]}]}`, d.address+workers, d.name, d.layout, workers))
+		return appendWelcome(tag, d.goodForMS, d.maxCount, d.instance, d.claims...)
 	}
-	d.requests++
-	count := binary.LittleEndian.Uint32(body)
-	d.counts = append(d.counts, count)
+	if kind == kindNext {
+		d.nexts = append(d.nexts, binary.LittleEndian.Uint32(body))
+		d.waits = append(d.waits, binary.LittleEndian.Uint16(body[4:]))
+		d.sources = append(d.sources, string(body[6:]))
+	}
 	switch {
 	case d.isSilent:
 		return nil
-	case d.retryAfterMS > 0:
-		return appendError(tag, ErrExhausted, d.retryAfterMS)
-	case d.maxCount > 0 && count > d.maxCount:
-		return appendError(tag, ErrBadCount, 0)
+	case kind == kindPing:
+		return append(appendHead(nil, kindPong, 0, tag, len(body)), body...)
+	case kind == kindInfo:
+		const info = `{"name": "fake"}`
+		return append(appendHead(nil, kindJSON, 0, tag, len(info)), info...)
+	case d.onNext != nil:
+		return d.onNext(tag)
 	}
-	reply := appendHead(nil, kindRuns, 0, tag, runSize)
-	reply = binary.LittleEndian.AppendUint64(reply, uint64(d.lastID+1))
-	reply = binary.LittleEndian.AppendUint32(reply, count)
-	reply = binary.LittleEndian.AppendUint32(reply, 1)
+	count := binary.LittleEndian.Uint32(body)
 	d.lastID += int64(count)
-	if d.beforeReply != nil {
-		d.beforeReply()
-		d.beforeReply = nil
-	}
-	return reply
+	return appendRun(tag, uint64(d.lastID)-uint64(count)+1, count)
 }
 
-func (d *fakeDaemon) lastIDNow() int64 {
+func (d *fakeDaemon) nextCounts() []uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.lastID
+	return append([]uint32(nil), d.nexts...)
 }
 
-func appendError(tag uint16, code Code, retryAfterMS uint32) []byte {
-	reply := appendHead(nil, kindError, 0, tag, errorHeadSize)
-	reply = binary.LittleEndian.AppendUint32(reply, uint32(code))
-	return binary.LittleEndian.AppendUint32(reply, retryAfterMS)
-}
-
-// connectionCount returns how many connections were made.
-func (d *fakeDaemon) connectionCount() int {
+// openCount returns how many connections are open.
+func (d *fakeDaemon) openCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.open)
@@ -236,14 +187,21 @@ func (d *fakeDaemon) owns(id int64) bool {
 	return id/fakeStep == d.lastID/fakeStep
 }
 
-// newClient makes a client that is closed at the end of the test. A limit that is not set is one
-// that even a busy machine meets.
+// longTimes are limits that even a busy machine meets.
+func longTimes() *times {
+	long := usualTimes()
+	long.resolve, long.accept, long.connect, long.answer = time.Minute, time.Minute, time.Minute, time.Minute
+	return long
+}
+
+// newClient makes a client that is closed at the end of the test.
 func newClient(t testing.TB, options Options) *Client {
 	t.Helper()
-	for _, limit := range []*time.Duration{&options.Timeout, &options.ConnectTimeout, &options.AnswerTimeout, &options.MaxAge} {
-		if *limit == 0 {
-			*limit = time.Minute
-		}
+	if options.Timeout == 0 {
+		options.Timeout = time.Minute
+	}
+	if options.times == nil {
+		options.times = longTimes()
 	}
 	client, err := New(options)
 	must(t, err)

@@ -1,65 +1,65 @@
 package snowbank
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
+	"strings"
 	"time"
 )
 
 // The kinds of frames, and their limits. docs/protocol.md describes the format.
 const (
-	kindNext  = 0x01
-	kindInfo  = 0x02
-	kindPing  = 0x03
-	kindAuth  = 0x04
-	kindRuns  = 0x81
-	kindList  = 0x82
-	kindJSON  = 0x83
-	kindPong  = 0x84
-	kindOK    = 0x85
-	kindError = 0xff
+	kindNext    = 0x01
+	kindInfo    = 0x02
+	kindPing    = 0x03
+	kindHello   = 0x04
+	kindRuns    = 0x81
+	kindList    = 0x82
+	kindJSON    = 0x83
+	kindPong    = 0x84
+	kindWelcome = 0x85
+	kindError   = 0xff
 
-	flagExplicit = 0x01
-	flagPartial  = 0x02
-	flagMore     = 0x01
+	flagPartial = 0x02
+	flagMore    = 0x01
+
+	version = 1
+	// magic makes servers of lines, of HTTP and of TLS answer or close at once.
+	magic = "SNOW\r\n\r\n"
+	// helloTag is the tag of the first request of a connection. Replies with tag 0 answer none.
+	helloTag = 1
 
 	// headSize is the size of a frame before its body. The length counts what follows the length
 	// field.
-	headSize       = 8
-	lengthSize     = 4
-	lengthMin      = 4
-	lengthMax      = 65_536
-	runSize        = 16
-	idSize         = 8
-	errorHeadSize  = 8
-	pongBytesMax   = 64
-	tokenBytesMax  = 512
-	messageMax     = 1_024
-	infoBytesMax   = 4 << 20
-	protocolNumber = 1
-
-	// waitDefault asks for the daemon's own wait, and waitLongestMS is the longest other one.
-	waitDefault   = math.MaxUint16
-	waitLongestMS = math.MaxUint16 - 1
+	headSize        = 8
+	lengthSize      = 4
+	lengthMin       = 4
+	lengthMax       = 65_536
+	runSize         = 16
+	idSize          = 8
+	claimSize       = 8
+	errorHeadSize   = 8
+	welcomeHeadSize = 16
+	tokenBytesMax   = 512
+	nameBytesMax    = 64
+	messageBytesMax = 1_024
+	infoBytesMax    = 4 << 20
+	// foreignBytesMax is the most of another protocol's answer that an error shows.
+	foreignBytesMax = 60
 )
 
-// nextRequest is the body of a NEXT request.
-type nextRequest struct {
-	count    uint32
-	source   uint16
-	waitMS   uint16
-	explicit bool
-	partial  bool
-}
-
-// waitAtMost returns the wire form of a wait, rounded up to whole milliseconds.
-func waitAtMost(limit time.Duration) uint16 {
-	ms := (limit + time.Millisecond - 1) / time.Millisecond
-	if ms > waitLongestMS {
-		return waitLongestMS
-	}
-	return uint16(ms)
+// request is what a call asks for.
+type request struct {
+	kind  byte
+	count uint32
+	// maxWait is the longest wait that the call wants. It is sent in milliseconds.
+	maxWait time.Duration
+	// isFetch is true if count may be lowered to what the daemon allows.
+	isFetch bool
 }
 
 func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
@@ -68,23 +68,24 @@ func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
 	return binary.LittleEndian.AppendUint16(out, tag)
 }
 
-func appendNext(out []byte, tag uint16, next nextRequest) []byte {
-	var flags byte
-	if next.explicit {
-		flags |= flagExplicit
+func appendRequest(out []byte, tag uint16, r request, source string, wait time.Duration) []byte {
+	if r.kind != kindNext {
+		return appendHead(out, r.kind, 0, tag, 0)
 	}
-	if next.partial {
+	var flags byte
+	if r.isFetch {
 		flags |= flagPartial
 	}
-	out = appendHead(out, kindNext, flags, tag, 8)
-	out = binary.LittleEndian.AppendUint32(out, next.count)
-	out = binary.LittleEndian.AppendUint16(out, next.source)
-	return binary.LittleEndian.AppendUint16(out, next.waitMS)
+	out = appendHead(out, kindNext, flags, tag, 6+len(source))
+	out = binary.LittleEndian.AppendUint32(out, r.count)
+	out = binary.LittleEndian.AppendUint16(out, uint16(wait/time.Millisecond))
+	return append(out, source...)
 }
 
-// appendBody appends a request whose body is plain bytes: INFO, PING or AUTH.
-func appendBody(out []byte, kind byte, tag uint16, body string) []byte {
-	return append(appendHead(out, kind, 0, tag, len(body)), body...)
+func appendHello(out []byte, token string) []byte {
+	out = appendHead(out, kindHello, 0, helloTag, len(magic)+2+len(token))
+	out = append(append(out, magic...), version, 0)
+	return append(out, token...)
 }
 
 // frame is one reply frame. Its body is valid until the next read.
@@ -96,181 +97,212 @@ type frame struct {
 
 func (f *frame) more() bool { return f.flags&flagMore != 0 }
 
-// fault returns what is wrong with a frame by itself, or "".
-func (f *frame) fault() string {
-	var flags byte
-	isFit := true
-	switch f.kind {
-	case kindRuns:
-		flags, isFit = flagMore, len(f.body) > 0 && len(f.body)%runSize == 0
-	case kindList:
-		flags, isFit = flagMore, len(f.body) > 0 && len(f.body)%idSize == 0
-	case kindJSON:
-		flags = flagMore
-	case kindPong:
-		isFit = len(f.body) <= pongBytesMax
-	case kindOK:
-		isFit = len(f.body) == 0
-	case kindError:
-		isFit = len(f.body) >= errorHeadSize
-	default:
-		return fmt.Sprintf("a frame of the unknown kind 0x%02x", f.kind)
-	}
-	if f.flags&^flags != 0 {
-		return fmt.Sprintf("a frame of kind 0x%02x with the unknown flags 0x%02x", f.kind, f.flags)
-	}
-	if !isFit {
-		return fmt.Sprintf("a frame of kind 0x%02x with a body of %d bytes", f.kind, len(f.body))
-	}
-	return ""
-}
-
-// refusal reads an ERROR frame.
+// refusal reads an ERROR frame, whose body has errorHeadSize bytes or more.
 func (f *frame) refusal(endpoint string) *RefusedError {
 	message := f.body[errorHeadSize:]
-	if len(message) > messageMax {
-		message = message[:messageMax]
+	if len(message) > messageBytesMax {
+		message = message[:messageBytesMax]
 	}
 	return &RefusedError{
 		Endpoint:   endpoint,
 		Code:       Code(binary.LittleEndian.Uint16(f.body)),
+		Action:     Action(f.body[2]),
 		RetryAfter: time.Duration(binary.LittleEndian.Uint32(f.body[4:])) * time.Millisecond,
 		Message:    oneLine(string(message)),
 	}
 }
 
-// readSize is the free space for a read. A longer frame takes several reads.
-const readSize = 16 << 10
-
-// input holds the bytes that have arrived and are not taken yet. A read that times out loses none
-// of them.
-type input struct {
-	buffer     []byte
-	start, end int
+// welcome is what a daemon says of itself.
+type welcome struct {
+	goodFor  time.Duration
+	maxCount uint32
+	instance uint64
+	claims   []uint64
 }
 
-// space returns room for the next read. It moves the bytes that are left, so earlier frames are no
-// longer valid.
-func (in *input) space() []byte {
-	left := in.buffer[in.start:in.end]
-	if cap(in.buffer)-in.end < readSize/4 || len(left) == 0 {
-		if len(left)+readSize > cap(in.buffer) {
-			in.buffer = make([]byte, len(left)+4*readSize)
-		}
-		in.start, in.end = 0, copy(in.buffer[:cap(in.buffer)], left)
+// readWelcome returns what a WELCOME frame says.
+func readWelcome(f *frame) (w welcome, err error) {
+	body := f.body
+	switch {
+	case f.kind != kindWelcome || f.tag != helloTag:
+		return w, breachf("it answers HELLO with a frame of kind 0x%02x and tag %d", f.kind, f.tag)
+	case len(body) < welcomeHeadSize || (len(body)-welcomeHeadSize)%claimSize != 0:
+		return w, breachf("its WELCOME has %d bytes", len(body))
+	case body[0] != version:
+		return w, breachf("its WELCOME has version %d of the protocol, and this client speaks version %d", body[0], version)
 	}
-	return in.buffer[in.end:cap(in.buffer)]
+	w.goodFor = time.Duration(binary.LittleEndian.Uint16(body[2:])) * time.Millisecond
+	w.maxCount = binary.LittleEndian.Uint32(body[4:])
+	w.instance = binary.LittleEndian.Uint64(body[8:])
+	if w.goodFor == 0 || w.maxCount == 0 {
+		return w, breach("its WELCOME allows no IDs")
+	}
+	for at := welcomeHeadSize; at < len(body); at += claimSize {
+		w.claims = append(w.claims, binary.LittleEndian.Uint64(body[at:]))
+	}
+	return w, nil
 }
 
-// next returns the first whole frame. It returns false if more bytes must arrive, and what is wrong
-// with a frame.
-func (in *input) next() (f frame, isWhole bool, problem string) {
-	arrived := in.buffer[in.start:in.end]
-	if len(arrived) < lengthSize {
-		return frame{}, false, ""
+// breach is what breaks the protocol.
+type breach string
+
+func (b breach) Error() string { return string(b) }
+
+func breachf(format string, arguments ...any) breach {
+	return breach(oneLine(fmt.Sprintf(format, arguments...)))
+}
+
+// readFrame returns the next frame. A read that times out before its first byte loses nothing.
+func readFrame(r *bufio.Reader) (frame, error) {
+	head, err := r.Peek(lengthSize)
+	if err != nil {
+		return frame{}, err
 	}
-	length := binary.LittleEndian.Uint32(arrived)
+	length := binary.LittleEndian.Uint32(head)
 	if length < lengthMin || length > lengthMax {
-		return frame{}, false, describeForeign(length, arrived)
+		answer, _ := r.Peek(min(r.Buffered(), foreignBytesMax))
+		return frame{}, describeForeign(length, answer)
 	}
-	size := lengthSize + int(length)
-	if len(arrived) < size {
-		return frame{}, false, ""
+	whole := make([]byte, lengthSize+length)
+	if _, err := io.ReadFull(r, whole); err != nil {
+		return frame{}, err
 	}
-	in.start += size
-	tag := binary.LittleEndian.Uint16(arrived[6:])
-	f = frame{kind: arrived[4], flags: arrived[5], tag: tag, body: arrived[headSize:size]}
-	return f, true, f.fault()
+	f := frame{kind: whole[4], flags: whole[5], tag: binary.LittleEndian.Uint16(whole[6:]), body: whole[headSize:]}
+	if f.kind == kindError && len(f.body) < errorHeadSize {
+		return f, breachf("an ERROR with %d bytes", len(f.body))
+	}
+	return f, nil
 }
 
-// idCollector joins the frames of a reply to NEXT, and checks the protocol's promises.
-type idCollector struct {
-	asked nextRequest
+// collector joins the frames of one reply, and checks the protocol's promises.
+type collector struct {
+	asked request
 	kind  byte
-	// ids are the bits of the IDs. Source.fetch refuses those that an int64 cannot hold.
-	ids  []int64
-	last uint64
+	ids   []int64
+	// least is the lowest that the next ID may be.
+	least uint64
+	json  []byte
 }
 
-// add takes the next frame. It returns true once the reply is complete, or what breaks the
-// protocol.
-func (c *idCollector) add(f *frame) (isDone bool, problem string) {
-	isRuns := f.kind == kindRuns && !c.asked.explicit
-	if !isRuns && f.kind != kindList || c.kind != 0 && c.kind != f.kind {
-		return false, wrongKind
+// add takes the next frame. It returns true once the reply is complete.
+func (c *collector) add(f *frame) (isDone bool, err error) {
+	if !c.fits(f.kind) || c.kind != 0 && c.kind != f.kind {
+		return false, breachf("its reply has a frame of the wrong kind, 0x%02x", f.kind)
 	}
 	c.kind = f.kind
-	if isRuns {
-		problem = c.addRuns(f.body)
-	} else {
-		problem = c.addList(f.body)
+	switch f.kind {
+	case kindRuns:
+		err = c.addRuns(f.body)
+	case kindList:
+		err = c.addList(f.body)
+	default:
+		if c.json = append(c.json, f.body...); len(c.json) > infoBytesMax {
+			err = breachf("its INFO exceeds %d bytes", infoBytesMax)
+		}
+		return !f.more(), err
 	}
-	if problem != "" || f.more() {
-		return false, problem
+	if err != nil || f.more() {
+		return false, err
 	}
-	if len(c.ids) < int(c.asked.count) && !c.asked.partial {
-		return false, fmt.Sprintf("the reply has %d IDs and %d were asked for", len(c.ids), c.asked.count)
+	if len(c.ids) < int(c.asked.count) && !c.asked.isFetch {
+		return false, breachf("its reply has %d IDs and %d were asked for", len(c.ids), c.asked.count)
 	}
-	return true, ""
+	return true, nil
 }
 
-const wrongKind = "the reply has a frame of the wrong kind"
+// fits returns true if a frame of that kind may answer the request.
+func (c *collector) fits(kind byte) bool {
+	switch c.asked.kind {
+	case kindNext:
+		return kind == kindRuns || kind == kindList
+	case kindInfo:
+		return kind == kindJSON
+	}
+	return kind == kindPong
+}
 
-func (c *idCollector) addRuns(body []byte) string {
+func (c *collector) addRuns(body []byte) error {
+	if len(body) == 0 || len(body)%runSize != 0 {
+		return breachf("its reply has runs of %d bytes", len(body))
+	}
 	for ; len(body) > 0; body = body[runSize:] {
-		first := binary.LittleEndian.Uint64(body)
-		count := binary.LittleEndian.Uint32(body[8:])
+		first, count := binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint32(body[8:])
 		stride := uint64(binary.LittleEndian.Uint32(body[12:]))
-		if count == 0 {
-			return "the reply has a run of no IDs"
-		}
-		if count > 1 && stride == 0 {
-			return fmt.Sprintf("the reply's IDs do not increase: %d follows itself", first)
+		if count == 0 || stride == 0 {
+			return breachf("its reply has a run of %d IDs with a stride of %d", count, stride)
 		}
 		// Both factors have 32 bits, so the product fits 64.
-		span := uint64(count-1) * stride
-		if span > math.MaxUint64-first {
-			return fmt.Sprintf("the reply has a run from %d that ends beyond 64 bits", first)
+		if err := c.check(first, uint64(count-1)*stride, count); err != nil {
+			return err
 		}
-		if problem := c.check(first, first+span, count); problem != "" {
-			return problem
-		}
-		c.makeRoom(int(count))
 		for id := first; count > 0; count-- {
 			c.ids = append(c.ids, int64(id))
 			id += stride
 		}
 	}
-	return ""
+	return nil
 }
 
-// makeRoom makes room for further IDs, of which there are no more than the request asked for.
-func (c *idCollector) makeRoom(count int) {
-	if cap(c.ids)-len(c.ids) < count {
-		c.ids = append(make([]int64, 0, max(len(c.ids)+count, min(2*cap(c.ids), int(c.asked.count)))), c.ids...)
+func (c *collector) addList(body []byte) error {
+	if len(body) == 0 || len(body)%idSize != 0 {
+		return breachf("its reply has a list of %d bytes", len(body))
 	}
-}
-
-func (c *idCollector) addList(body []byte) string {
-	c.makeRoom(min(len(body)/idSize, int(c.asked.count)-len(c.ids)))
 	for ; len(body) > 0; body = body[idSize:] {
 		id := binary.LittleEndian.Uint64(body)
-		if problem := c.check(id, id, 1); problem != "" {
-			return problem
+		if err := c.check(id, 0, 1); err != nil {
+			return err
 		}
 		c.ids = append(c.ids, int64(id))
 	}
-	return ""
+	return nil
 }
 
-// check makes sure that IDs increase, and that there are no more than the request asked for.
-func (c *idCollector) check(first, last uint64, count uint32) string {
-	if len(c.ids) > 0 && first <= c.last {
-		return fmt.Sprintf("the reply's IDs do not increase: %d follows %d", first, c.last)
+// check makes sure that the next IDs increase, that they fit an int64, and that there are no more
+// than the request asked for. It makes room for them.
+func (c *collector) check(first, span uint64, count uint32) error {
+	switch all := len(c.ids) + int(count); {
+	case first < c.least:
+		return breachf("its IDs do not increase: %d comes after %d", first, c.least-1)
+	case first > math.MaxInt64 || span > math.MaxInt64-first:
+		return breachf("its IDs from %d on exceed 63 bits", first)
+	case all > int(c.asked.count):
+		return breachf("its reply has more than the %d IDs asked for", c.asked.count)
+	case all > cap(c.ids):
+		// At most twice what has arrived.
+		c.ids = append(make([]int64, 0, max(all, min(2*cap(c.ids), int(c.asked.count)))), c.ids...)
 	}
-	if uint64(len(c.ids))+uint64(count) > uint64(c.asked.count) {
-		return fmt.Sprintf("the reply has more than the %d IDs asked for", c.asked.count)
+	c.least = first + span + 1
+	return nil
+}
+
+// describeForeign names the server of an answer that cannot be a frame.
+func describeForeign(length uint32, answer []byte) breach {
+	line, _, _ := strings.Cut(strings.TrimLeft(string(answer), "\r\n"), "\r")
+	isText := strings.IndexFunc(line, isControl) < 0
+	switch {
+	case bytes.HasPrefix(answer, []byte{0x15, 0x03}):
+		// An alert: the listener took the request for a broken handshake.
+		return "it speaks TLS: write tls:host:port"
+	case strings.HasPrefix(line, "HTTP") || strings.HasPrefix(line, "<"):
+		return breachf("it answers in HTTP (%q): is this the port of a web server, or of the daemon's admin listener?", line)
+	case len(line) > 1 && line[0] == '-' && line[1] >= 'A' && line[1] <= 'Z':
+		return breachf("it answers as Redis does (%q): is this the port of a Redis server?", line)
+	case isText && len(line) >= lengthSize:
+		return breachf("it answers in text (%q)", line)
 	}
-	c.last = last
-	return ""
+	return breachf("a frame with a length of %d; %d to %d are allowed", length, lengthMin, lengthMax)
+}
+
+func min[T int | time.Duration](a, b T) T {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func max[T int | time.Duration](a, b T) T {
+	if a > b {
+		return a
+	}
+	return b
 }

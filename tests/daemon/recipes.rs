@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::secure::write_secret;
 use crate::support::clients::{can_run, newest, script};
-use crate::support::{Setup, has_program, skip};
+use crate::support::{Setup, has_program};
 
 /// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
@@ -172,38 +172,31 @@ fn recipes_for_php_and_ruby_draw_all_ids_over_faults() {
     }
 }
 
-/// The library comes from a Debian package.
+/// The library comes from Go's module proxy.
 #[test]
 fn recipe_for_go_draws_all_ids_over_faults() {
-    let sources = Path::new("/usr/share/gocode");
-    if !sources.join("src/github.com/gomodule/redigo").exists() {
-        return skip("redigo is missing: install Debian's golang-github-gomodule-redigo-dev");
-    }
     if !has_program("go", "golang") {
         return;
     }
     let folder = written("go redigo", "ids.go", "recipe.go");
-    let mut build = Command::new("go");
-    build.args(["build", "-o", "recipe", "."]).current_dir(folder.path());
-    compile(build.env("GO111MODULE", "off").env("GOPATH", sources));
+    for step in [&["mod", "init", "recipe"][..], &["get", REDIGO], &["build", "-o", "recipe", "."]] {
+        compile(Command::new("timeout").args(["300", "go"]).args(step).current_dir(folder.path()));
+    }
     numbers_rows("resp", "redigo", || Command::new(folder.path().join("recipe")));
 }
 
-/// Spymemcached comes from a Debian package. Debian has no package of Jedis, so the test runs Jedis
-/// only if SNOWBANK_JEDIS has the absolute paths of its jars.
+/// The client of Redis that the recipe for Go uses.
+const REDIGO: &str = "github.com/gomodule/redigo@v1.9.2";
+
+/// `tests/clients/install` brings the libraries.
 #[test]
 fn recipes_for_java_draw_all_ids_over_faults() {
     if !has_program("javac", "openjdk-17-jdk-headless") {
         return;
     }
-    let spymemcached = "/usr/share/java/spymemcached.jar";
-    if Path::new(spymemcached).exists() {
-        numbers_rows_in_java("memcached", "spymemcached", spymemcached);
-    } else {
-        skip("spymemcached is missing: install Debian's libspymemcached-java");
-    }
-    if let Ok(jars) = std::env::var("SNOWBANK_JEDIS") {
-        numbers_rows_in_java("resp", "jedis", &jars);
+    let Some(jars) = newest("jars") else { return };
+    for (front_end, name) in [("memcached", "spymemcached"), ("resp", "jedis")] {
+        numbers_rows_in_java(front_end, name, &format!("{}/*", jars.display()));
     }
 }
 

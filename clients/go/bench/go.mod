@@ -1,13 +1,16 @@
 module packages.example.org/snowbank/clients/go/bench
 
-go 1.19
+go 1.26.0
 
 require (
-	github.com/gomodule/redigo v1.8.3
+	github.com/redis/go-redis/v9 v9.23.0
 	packages.example.org/snowbank/clients/go v0.1.0
 )
 
-replace packages.example.org/snowbank/clients/go => ../
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
 
-// Debian's golang-github-gomodule-redigo-dev.
-replace github.com/gomodule/redigo => /usr/share/gocode/src/github.com/gomodule/redigo
+replace packages.example.org/snowbank/clients/go => ../

@@ -1,4 +1,4 @@
-// Command bench measures what an ID costs with the client, and with redigo. clients/bench runs it.
+// Command bench measures what an ID costs with the client, and with go-redis. clients/bench runs it.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 	snowbank "packages.example.org/snowbank/clients/go"
 )
 
@@ -72,9 +72,8 @@ func measure(handle, what string, count int, work func()) {
 }
 
 func ids(address, redisAddress string) {
-	client := connect(snowbank.Options{Endpoints: []string{address}, MaxBatch: 200_000})
-	counter, err := redis.Dial("tcp", redisAddress)
-	check(err)
+	client := connect(snowbank.Options{Endpoints: []string{address}})
+	counter := redis.NewClient(&redis.Options{Addr: redisAddress})
 	for round := 0; round < rounds; round++ {
 		for i := 0; i < stretches; i++ {
 			measure("Client", "buffer", stretch, func() {
@@ -95,14 +94,14 @@ func ids(address, redisAddress string) {
 		})
 		measure("redis", "incr", calls, func() {
 			for i := 0; i < calls; i++ {
-				id, err := redis.Int64(counter.Do("INCR", "ids"))
+				id, err := counter.Incr(background, "ids").Result()
 				check(err)
 				sum += id
 			}
 		})
 		measure("redis", "incrby", calls*stretch, func() {
 			for i := 0; i < calls; i++ {
-				last, err := redis.Int64(counter.Do("INCRBY", "ids", stretch))
+				last, err := counter.IncrBy(background, "ids", stretch).Result()
 				check(err)
 				for id := last - stretch + 1; id <= last; id++ {
 					sum += id

@@ -1,13 +1,9 @@
 import java.util.ArrayList;
 import java.util.List;
-import java.util.PrimitiveIterator;
-import snowbank.client.Ids;
-import snowbank.client.IdsOptions;
 import snowbank.client.SnowbankClient;
 
 /**
- * Measures an ID with the client, and with a Redis by the class {@code Redis} that is compiled
- * beside it. {@code clients/bench} runs it.
+ * Measures an ID with the client, and with a Redis by Jedis. {@code clients/bench} runs it.
  */
 public class Bench {
     private static final int ROUNDS = 7;
@@ -41,10 +37,9 @@ public class Bench {
     private static void ids(String address, String[] redis) throws Exception {
         try (SnowbankClient client = new SnowbankClient(address);
                 Redis counter = new Redis(redis[0], Integer.parseInt(redis[1]))) {
-            Ids ids = client.ids(IdsOptions.defaults().maxBatch(200_000));
             for (int round = 0; round < ROUNDS; round++) {
                 for (int stretch = 0; stretch < STRETCHES; stretch++) {
-                    measure("SnowbankClient", "buffer", STRETCH, () -> draw(ids));
+                    measure("SnowbankClient", "buffer", STRETCH, () -> draw(client));
                 }
                 measure("SnowbankClient", "one", CALLS, () -> batches(client, 1));
                 measure("SnowbankClient", "batch", CALLS * STRETCH, () -> batches(client, STRETCH));
@@ -65,7 +60,7 @@ public class Bench {
         }
     }
 
-    private static void draw(Ids ids) {
+    private static void draw(SnowbankClient ids) {
         for (int drawn = 0; drawn < STRETCH; drawn++) {
             sum += ids.next();
         }
@@ -73,8 +68,8 @@ public class Bench {
 
     private static void batches(SnowbankClient client, int count) {
         for (int call = 0; call < CALLS; call++) {
-            for (PrimitiveIterator.OfLong ids = client.batch(count).iterator(); ids.hasNext();) {
-                sum += ids.nextLong();
+            for (long id : client.batch(count)) {
+                sum += id;
             }
         }
     }

@@ -10,17 +10,17 @@ import org.hibernate.id.IdentifierGenerator;
  * SnowbankIdGenerator.use(client);
  *
  * @Id @GeneratedValue(generator = "snowbank")
- * @GenericGenerator(name = "snowbank", strategy = "SnowbankIdGenerator")
+ * @GenericGenerator(name = "snowbank", type = SnowbankIdGenerator.class)
  * private long id;
  * }</pre>
  *
- * <p>For Hibernate 5.2 and newer. In Hibernate 3 and 4 the session's type is
- * {@code org.hibernate.engine.SessionImplementor}.
+ * <p>For Hibernate 6. In Hibernate 5.2 and newer, {@code strategy = "SnowbankIdGenerator"} stands in
+ * place of the type.
  */
 public class SnowbankIdGenerator implements IdentifierGenerator {
     private static volatile LongSupplier ids;
 
-    /** Takes IDs from this supplier: a {@code SnowbankClient}, or the {@code Ids} of a source. */
+    /** Takes IDs from this supplier, such as a {@code SnowbankClient}. */
     public static void use(LongSupplier supplier) {
         ids = supplier;
     }

@@ -1,157 +1,74 @@
 package snowbank.client;
 
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.InvalidPathException;
-import java.nio.file.Path;
-import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Where a daemon listens: {@code host:port}, {@code [IPv6]:port}, {@code tls:host:port} or {@code
- * unix:/path}.
+ * Where an endpoint is.
  *
- * @param host the host without brackets, or null for a Unix socket
+ * @param text as the application wrote it
+ * @param host an IP address without brackets or a name, or empty for a Unix socket
  * @param path the path of a Unix socket, or null
+ * @param isName true if the host must be looked up
  */
-record Address(String host, int port, boolean isTls, Path path) {
-    /**
-     * The longest path of a Unix socket: {@code sun_path} of Linux holds 108 bytes with its closing
-     * zero.
-     */
-    private static final int MAX_PATH_BYTES = 107;
+record Address(String text, String host, int port, @Nullable String path, boolean isTls, boolean isName) {
+    /** {@code sun_path} of Linux without its closing zero. */
+    private static final int UNIX_PATH_BYTES_MAX = 107;
+    /** RFC 1035, section 2.3.4, without the closing dot. */
+    private static final int HOST_BYTES_MAX = 253;
 
-    /** The longest host name (RFC 1035, section 2.3.4, without the closing dot). */
-    private static final int MAX_HOST_BYTES = 253;
+    private static final String OCTET = "(25[0-5]|2[0-4]\\d|1?\\d?\\d)";
 
-    private static final Pattern HOST = Pattern.compile("[A-Za-z0-9._-]+");
-    private static final Pattern IPV4 = Pattern.compile("[0-9.]+");
-    private static final Pattern IPV6 = Pattern.compile("[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?");
-
-    /**
-     * Parses an address.
-     *
-     * @throws IllegalArgumentException if the text is none, with what would be right
-     */
+    /** Reads {@code host:port}, {@code [IPv6]:port}, {@code tls:host:port} or {@code unix:/path}. */
     static Address parse(String text) {
-        if (text == null) {
-            throw new IllegalArgumentException("an address is null; write 127.0.0.1:7660");
+        if (text.startsWith("unix:")) {
+            String path = text.substring("unix:".length());
+            int size = path.getBytes(StandardCharsets.UTF_8).length;
+            require(size > 0 && size <= UNIX_PATH_BYTES_MAX && !path.endsWith("/") && !Text.hasControls(path), text,
+                "the path of a socket has 1 to " + UNIX_PATH_BYTES_MAX + " bytes, and no control characters");
+            return new Address(text, "", 0, path, false, false);
         }
-        try {
-            if (text.startsWith("unix:")) {
-                return parseUnix(text.substring("unix:".length()));
-            }
-            boolean isTls = text.startsWith("tls:");
-            return parseTcp(isTls ? text.substring("tls:".length()) : text, isTls);
-        } catch (IllegalArgumentException error) {
-            throw new IllegalArgumentException(Text.quoted(text) + " is not an address: " + error.getMessage());
+        require(!text.contains("://"), text, "leave out the scheme");
+        boolean isTls = text.startsWith("tls:");
+        String rest = isTls ? text.substring("tls:".length()) : text;
+        int colon = rest.lastIndexOf(':');
+        require(colon >= 0 && !rest.endsWith("]"), text, "the port is missing");
+        String host = rest.substring(0, colon);
+        String port = rest.substring(colon + 1);
+        require(port.matches("\\d{1,5}") && Integer.parseInt(port) >= 1 && Integer.parseInt(port) <= 65_535, text,
+            "the port is no number from 1 to 65535");
+        boolean isBracketed = host.startsWith("[") && host.endsWith("]");
+        if (isBracketed) {
+            host = host.substring(1, host.length() - 1);
         }
+        boolean isIp = isBracketed ? isIpv6(host) : host.matches(OCTET + "(\\." + OCTET + "){3}");
+        require(!host.isEmpty(), text, "the host is missing");
+        require(host.length() <= HOST_BYTES_MAX, text, "a host name has at most " + HOST_BYTES_MAX + " bytes");
+        require(isIp || !isBracketed && !host.matches("[\\d.]+"), text, host + " is no IP address");
+        require(isIp || !host.contains(":"), text, "an IPv6 address stands in brackets");
+        require(isIp || host.matches("[A-Za-z0-9._-]+"), text, "the host has characters that no name has");
+        return new Address(text, host, Integer.parseInt(port), null, isTls, !isIp);
     }
 
-    /** Returns true if the host must be looked up. */
-    boolean isName() {
-        return path == null && !IPV4.matcher(host).matches() && !host.contains(":");
-    }
-
-    @Override
-    public String toString() {
-        if (path != null) {
-            return "unix:" + path;
-        }
-        String shown = host.contains(":") ? "[" + host + "]" : host;
-        return (isTls ? "tls:" : "") + shown + ":" + port;
-    }
-
-    private static Address parseUnix(String path) {
-        if (path.isEmpty() || path.endsWith("/")) {
-            throw new IllegalArgumentException(
-                "unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock");
-        }
-        if (path.chars().anyMatch(Character::isISOControl)) {
-            throw new IllegalArgumentException("the path of a socket holds no control characters");
-        }
-        int size = path.getBytes(StandardCharsets.UTF_8).length;
-        if (size > MAX_PATH_BYTES) {
-            throw new IllegalArgumentException(
-                "the path of a socket has at most " + MAX_PATH_BYTES + " bytes, and this one has " + size);
-        }
-        try {
-            return new Address(null, 0, false, Path.of(path));
-        } catch (InvalidPathException error) {
-            throw new IllegalArgumentException(error.getReason());
-        }
-    }
-
-    private static Address parseTcp(String text, boolean isTls) {
-        if (text.startsWith("/") || text.startsWith("unix:")) {
-            throw new IllegalArgumentException(isTls
-                ? "a Unix socket takes no TLS: nothing leaves the machine; write unix:/path"
-                : "the path of a Unix socket is written unix:/path");
-        }
-        if (text.contains("://")) {
-            throw new IllegalArgumentException("leave out the scheme: write host:port, tls:host:port or unix:/path");
-        }
-        if (text.startsWith("[")) {
-            int close = text.indexOf(']');
-            if (close < 0) {
-                throw new IllegalArgumentException("the bracket is never closed; write [::1]:7660");
-            }
-            String host = text.substring(1, close);
-            if (!IPV6.matcher(host).matches()) {
-                throw new IllegalArgumentException(Text.quoted(host) + " in brackets is not an IPv6 address");
-            }
-            if (!text.startsWith("]:", close)) {
-                throw new IllegalArgumentException("the port is missing; write [" + host + "]:7660");
-            }
-            return new Address(host, parsePort(text.substring(close + 2)), isTls, null);
-        }
-        int colon = text.lastIndexOf(':');
-        if (colon < 0) {
-            throw new IllegalArgumentException(text.isEmpty()
-                ? "it is empty; write 127.0.0.1:7660"
-                : "the port is missing; write 127.0.0.1:7660 or ids-1:7660");
-        }
-        String host = text.substring(0, colon);
-        if (host.contains(":")) {
-            throw new IllegalArgumentException("an IPv6 address stands in brackets, as in [::1]:7660");
-        }
-        checkHost(host);
-        return new Address(host, parsePort(text.substring(colon + 1)), isTls, null);
-    }
-
-    private static int parsePort(String text) {
-        if (text.isEmpty() || text.length() > 5 || !text.chars().allMatch(c -> c >= '0' && c <= '9')) {
-            throw new IllegalArgumentException(
-                "the port " + Text.quoted(text) + " is not a number from 1 to 65535");
-        }
-        int port = Integer.parseInt(text);
-        if (port < 1 || port > 65_535) {
-            throw new IllegalArgumentException("the port is " + port + "; 1 to 65535 are allowed");
-        }
-        return port;
-    }
-
-    private static void checkHost(String host) {
-        if (host.isEmpty()) {
-            throw new IllegalArgumentException("the host is missing; 127.0.0.1 is this machine");
-        }
-        if (!HOST.matcher(host).matches() || host.length() > MAX_HOST_BYTES) {
-            throw new IllegalArgumentException(
-                Text.quoted(host) + " is not a host: write a name such as ids-1, or an IP address");
-        }
-        if (IPV4.matcher(host).matches() && !isIpv4(host)) {
-            throw new IllegalArgumentException(Text.quoted(host) + " is not an IPv4 address, such as 127.0.0.1");
-        }
-    }
-
-    private static boolean isIpv4(String host) {
-        String[] parts = host.split("\\.", -1);
-        if (parts.length != 4) {
+    private static boolean isIpv6(String host) {
+        if (!host.matches("[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[A-Za-z0-9._-]+)?")) {
             return false;
         }
-        for (String part : parts) {
-            if (part.isEmpty() || part.length() > 3 || Integer.parseInt(part) > 255) {
-                return false;
-            }
+        try {
+            // A text with a colon is never looked up. A zone may be one of another machine.
+            InetAddress.getByName(host.replaceFirst("%.*", ""));
+            return true;
+        } catch (UnknownHostException error) {
+            return false;
         }
-        return true;
+    }
+
+    private static void require(boolean isAllowed, String text, String problem) {
+        if (!isAllowed) {
+            throw new IllegalArgumentException(Text.quoted(text) + " is no address: " + problem
+                + "; allowed are host:port, [::1]:7660, tls:host:port and unix:/path");
+        }
     }
 }

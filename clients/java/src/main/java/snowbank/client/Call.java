@@ -1,192 +1,124 @@
 package snowbank.client;
 
-import java.io.ByteArrayOutputStream;
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Arrays;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import snowbank.client.Frame.BadFrameException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
 
-/**
- * One try of a call: its request, the reply so far, and the answer for the caller. A caller that
- * abandons its call cancels the answer. The connection's thread alone uses everything else.
- */
-abstract class Call<T> {
-    final CompletableFuture<T> answer = new CompletableFuture<>();
+/** A request with one deadline over all of its tries. The deadline may move on. */
+final class Call {
+    /** What counts of a refusal's time at most: a daemon may be back earlier. */
+    static final long RETRY_AFTER_CAP_MS = 1_000;
+    /** Keeps a daemon that says "stay" without a time from being asked in a loop. */
+    private static final long STAY_MIN_MS = 1;
 
-    /** The caller's deadline if another endpoint is left to ask, or null. */
-    Deadline movesOnBy;
+    final Core core;
+    final Wire.Request request;
+    final CompletableFuture<Reply> answer = new CompletableFuture<>();
+    final long beganNanos = System.nanoTime();
+    final Duration allowed;
+    private final Map<Lane.Endpoint, SnowbankException> refused = new ConcurrentHashMap<>();
+    private long deadlineNanos;
+    private Future<?> timer;
+    private int tries;
 
-    /** Appends the request, and returns the time that the daemon may hold it. */
-    abstract long putRequest(ByteBuffer out, int tag, Sources sources);
+    /** What a request got. The IDs may be handed out for goodForMs after they arrived. */
+    record Reply(long[] ids, String json, int goodForMs, long wallMs, long nanos) {}
 
-    /** Adds a frame of the reply, and returns true if it was the last. */
-    abstract boolean add(Frame frame) throws BadFrameException;
-
-    /** Returns the whole reply. */
-    abstract T result(String endpoint) throws BadFrameException;
-
-    void finish(String endpoint) throws BadFrameException {
-        answer.complete(result(endpoint));
+    Call(Core core, Wire.Request request, Duration timeout) {
+        this.core = core;
+        this.request = request;
+        this.allowed = timeout;
+        deadlineNanos = beganNanos + timeout.toNanos();
+        timer = Core.after(timeout.toNanos(), this::onDeadline);
+        answer.whenComplete((reply, error) -> end());
+        core.began(this);
     }
 
-    void fail(RuntimeException error) {
-        answer.completeExceptionally(error);
+    private synchronized void end() {
+        timer.cancel(false);
+        core.ended(this);
     }
 
-    /** Returns true if the caller abandoned the call. */
-    boolean isAbandoned() {
+    private synchronized void onDeadline() {
+        long left = leftNanos();
+        if (left > 0) {
+            timer = Core.after(left, this::onDeadline);
+        } else {
+            fail(core.deadline(allowed));
+        }
+    }
+
+    /** Puts off the deadline to that of another call that waits for this one. */
+    synchronized void extendTo(Call other) {
+        deadlineNanos = Math.max(deadlineNanos - beganNanos, other.deadlineNanos - beganNanos) + beganNanos;
+    }
+
+    synchronized long leftNanos() {
+        return deadlineNanos - System.nanoTime();
+    }
+
+    boolean isOver() {
         return answer.isDone();
     }
 
-    static BadFrameException wrongKind() {
-        return new BadFrameException("the reply has a frame of the wrong kind");
+    void fail(Throwable error) {
+        answer.completeExceptionally(error);
     }
 
-    /** A call for IDs. It stores no more IDs than it asked for. */
-    static final class Ids extends Call<Batch> {
-        private final NextRequest request;
-        private int kind;
-        private long[] firsts = new long[1];
-        private int[] counts = new int[1];
-        private long[] strides = new long[1];
-        private int runs;
-        private int found;
-        private long last;
-
-        Ids(NextRequest request) {
-            this.request = request;
-        }
-
-        @Override
-        long putRequest(ByteBuffer out, int tag, Sources sources) {
-            int source = sources.index(request.source());
-            Frame.putNext(out, tag, request, source);
-            boolean isDefault = request.maxWaitMs() == Frame.DEFAULT_WAIT;
-            return isDefault ? sources.defaultWaitNanos(source) : request.maxWaitMs() * 1_000_000L;
-        }
-
-        @Override
-        boolean add(Frame frame) throws BadFrameException {
-            boolean fits = frame.kind() == Frame.LIST || frame.kind() == Frame.RUNS && !request.explicit();
-            if (!fits || kind != 0 && kind != frame.kind()) {
-                throw wrongKind();
-            }
-            kind = frame.kind();
-            ByteBuffer body = frame.body();
-            while (body.hasRemaining()) {
-                long first = body.getLong();
-                boolean isRun = kind == Frame.RUNS;
-                addRun(first, isRun ? body.getInt() : 1, isRun ? Integer.toUnsignedLong(body.getInt()) : 1);
-            }
-            if (frame.hasMore()) {
-                return false;
-            }
-            if (found < request.count() && !request.partial()) {
-                throw new BadFrameException(
-                    "the reply has " + found + " IDs and " + request.count() + " were asked for");
-            }
-            return true;
-        }
-
-        private void addRun(long first, int count, long stride) throws BadFrameException {
-            if (count == 0) {
-                throw new BadFrameException("the reply has a run of no IDs");
-            }
-            if (count < 0 || count > request.count() - found) {
-                throw new BadFrameException("the reply has more than the " + request.count() + " IDs asked for");
-            }
-            // The factors have 31 and 32 bits, so the product fits.
-            long end = first + stride * (count - 1);
-            if (Long.compareUnsigned(end, first) < 0) {
-                throw new BadFrameException(
-                    "the reply has a run from " + Long.toUnsignedString(first) + " that ends beyond 64 bits");
-            }
-            boolean isAbove = found == 0 || Long.compareUnsigned(first, last) > 0;
-            if (!isAbove || count > 1 && stride == 0) {
-                throw new BadFrameException("the reply's IDs do not increase: " + Long.toUnsignedString(first)
-                    + " follows " + Long.toUnsignedString(isAbove ? first : last));
-            }
-            if (runs == counts.length) {
-                int room = Math.min(request.count(), 2 * runs);
-                firsts = Arrays.copyOf(firsts, room);
-                counts = Arrays.copyOf(counts, room);
-                strides = Arrays.copyOf(strides, room);
-            }
-            firsts[runs] = first;
-            counts[runs] = count;
-            strides[runs] = stride;
-            runs++;
-            found += count;
-            last = end;
-        }
-
-        @Override
-        Batch result(String endpoint) {
-            return new Batch(Arrays.copyOf(firsts, runs), Arrays.copyOf(counts, runs), Arrays.copyOf(strides, runs),
-                found, endpoint);
+    /** Counts a try. */
+    void tried() {
+        if (++tries > 1) {
+            core.counts.retries.incrementAndGet();
         }
     }
 
-    /** A call for INFO. */
-    static final class OfInfo extends Call<Info> {
-        private static final int MAX_SIZE = 4 << 20;
+    boolean wasRefusedBy(Lane.Endpoint endpoint) {
+        return refused.containsKey(endpoint);
+    }
 
-        private final ByteArrayOutputStream json = new ByteArrayOutputStream();
+    /** Takes an answer. The client may have found a collision meanwhile. */
+    void complete(Reply reply) {
+        core.counts.calls.incrementAndGet();
+        RuntimeException problem = core.problem();
+        if (problem != null) {
+            fail(problem);
+        }
+        if (!answer.complete(reply)) {
+            core.counts.dropped.addAndGet(reply.ids.length);
+        }
+    }
 
-        @Override
-        long putRequest(ByteBuffer out, int tag, Sources sources) {
-            Frame.putInfo(out, tag);
+    /** Does what a refusal says. Returns the time until the lane may be asked again, in ns. */
+    long obey(SnowbankException refusal, Lane lane, Connection connection) {
+        core.failed(connection.label, refusal);
+        if (!refusal.isRetried()) {
+            fail(refusal);
             return 0;
         }
-
-        @Override
-        boolean add(Frame frame) throws BadFrameException {
-            if (frame.kind() != Frame.INFO) {
-                throw wrongKind();
-            }
-            if (json.size() + frame.body().remaining() > MAX_SIZE) {
-                throw new BadFrameException("the INFO reply exceeds " + MAX_SIZE + " bytes");
-            }
-            byte[] bytes = new byte[frame.body().remaining()];
-            frame.body().get(bytes);
-            json.writeBytes(bytes);
-            return !frame.hasMore();
-        }
-
-        @Override
-        Info result(String endpoint) throws BadFrameException {
-            try {
-                return Info.parse(json.toString(StandardCharsets.UTF_8));
-            } catch (IllegalArgumentException error) {
-                throw new BadFrameException(error.getMessage());
+        long leftMs = leftNanos() / 1_000_000;
+        boolean isLate = refusal.retryAfterMs() > leftMs;
+        if (isLate) {
+            refused.put(connection.endpoint(), refusal);
+            if (core.lanes.stream().noneMatch(any -> any.hasOthers(this, connection.endpoint()))) {
+                fail(soonest());
+                return 0;
             }
         }
-    }
-
-    /** A call for the round-trip time of a PING. */
-    static final class Ping extends Call<Duration> {
-        private long sentAt;
-
-        @Override
-        long putRequest(ByteBuffer out, int tag, Sources sources) {
-            Frame.putPing(out, tag, new byte[0]);
-            sentAt = System.nanoTime();
+        if (refusal.action() == SnowbankException.LEAVE || isLate) {
+            lane.leave(connection, refusal);
+            connection.close();
             return 0;
         }
+        lane.note(connection.endpoint(), refusal);
+        long waitMs = Math.max(Math.min(refusal.retryAfterMs(), RETRY_AFTER_CAP_MS), STAY_MIN_MS);
+        return (waitMs + Core.random(Math.min(waitMs, (leftMs - waitMs) / 2))) * 1_000_000;
+    }
 
-        @Override
-        boolean add(Frame frame) throws BadFrameException {
-            if (frame.kind() != Frame.PONG || frame.body().hasRemaining()) {
-                throw wrongKind();
-            }
-            return true;
-        }
-
-        @Override
-        Duration result(String endpoint) {
-            return Duration.ofNanos(System.nanoTime() - sentAt);
-        }
+    /** Returns the refusal with the shortest time to wait. */
+    private SnowbankException soonest() {
+        return refused.values().stream()
+            .min((one, other) -> Long.compare(one.retryAfterMs(), other.retryAfterMs())).orElseThrow();
     }
 }

@@ -6,222 +6,217 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
- * The endpoints of a client, and its limits. A client copies its options when it is made.
- *
- * <pre>{@code
- * var options = ClientOptions.to("ids-1:7660", "ids-2:7660");
- * options.tokenFile(Path.of("/run/secrets/snowbank"));
- * try (var client = new SnowbankClient(options)) { … }
- * }</pre>
+ * The endpoints of a client, and its options. A client copies its options when it is made.
  *
  * <p>Every setter throws {@link IllegalArgumentException} for a value that is not allowed.
  */
 public final class ClientOptions {
+    /** Longer than any wait makes sense, and short enough to add to any time. */
+    private static final Duration TIMEOUT_MAX = Duration.ofDays(365);
+
     final List<Address> endpoints = new ArrayList<>();
-    byte[] token;
-    TlsFiles tls = TlsFiles.SYSTEM;
+    byte[] source = {};
     Duration timeout = Duration.ofSeconds(5);
-    Duration connectTimeout = Duration.ofSeconds(2);
-    Duration answerTimeout = Duration.ofSeconds(1);
-    Duration minBackoff = Duration.ofMillis(50);
-    Duration maxBackoff = Duration.ofSeconds(5);
-    int maxQueued = 1_024;
-    boolean takeTurns;
-    boolean preferFirst;
-    /** Tests replace these. */
-    Clock clock = Clock.SYSTEM;
-    Fleet.Resolver resolver = Fleet.Resolver.SYSTEM;
+    @Nullable String token;
+    @Nullable Path tokenFile;
+    TlsFiles tls = TlsFiles.NONE;
+    boolean prefersFirst;
+    boolean takesTurns;
+    SnowbankListener listener = new SnowbankListener() {};
+    Limits limits = new Limits();
 
     private ClientOptions() {}
 
     /**
      * Creates options for the daemons at these addresses: {@code host:port}, {@code [IPv6]:port},
-     * {@code tls:host:port} or {@code unix:/path}. A host name may have many addresses, one for
-     * each daemon.
-     *
-     * <p>The client uses the first one while it serves, and moves on to the next after a failure.
+     * {@code tls:host:port} or {@code unix:/path}. The client begins with a random one, and stays
+     * where it is served.
      */
-    public static ClientOptions to(String... addresses) {
-        return to(Arrays.asList(addresses));
-    }
-
-    /** Creates options for the daemons at these addresses. */
-    public static ClientOptions to(List<String> addresses) {
-        if (addresses.isEmpty()) {
+    public static ClientOptions to(String... endpoints) {
+        if (endpoints.length == 0) {
             throw new IllegalArgumentException("no endpoint is given; at least one is needed, as in 127.0.0.1:7660");
         }
         ClientOptions options = new ClientOptions();
-        for (String address : addresses) {
-            options.endpoints.add(Address.parse(address));
+        for (String endpoint : endpoints) {
+            options.endpoints.add(Address.parse(endpoint));
         }
         return options;
     }
 
-    ClientOptions copy() {
+    /** Returns a copy, once all options fit each other. */
+    ClientOptions checked() {
+        if (takesTurns && prefersFirst) {
+            throw new IllegalArgumentException("takeTurns and preferFirst are both set; set one of them");
+        }
+        if (token != null && tokenFile != null) {
+            throw new IllegalArgumentException("token and tokenFile are both set; set one of them");
+        }
+        if ((tls.certificate() == null) != (tls.key() == null)) {
+            throw new IllegalArgumentException("a client certificate needs both files: certFile and keyFile");
+        }
+        if (endpoints.stream().anyMatch(Address::isTls)) {
+            tls.context();
+        } else if (!tls.equals(TlsFiles.NONE)) {
+            throw new IllegalArgumentException("TLS is set, and no endpoint uses it; write tls:" + endpoints.get(0).text());
+        }
         ClientOptions copy = new ClientOptions();
         copy.endpoints.addAll(endpoints);
-        copy.token = token;
-        copy.tls = tls;
+        copy.source = source;
         copy.timeout = timeout;
-        copy.connectTimeout = connectTimeout;
-        copy.answerTimeout = answerTimeout;
-        copy.minBackoff = minBackoff;
-        copy.maxBackoff = maxBackoff;
-        copy.maxQueued = maxQueued;
-        copy.takeTurns = takeTurns;
-        copy.preferFirst = preferFirst;
-        copy.clock = clock;
-        copy.resolver = resolver;
+        copy.token = token;
+        copy.tokenFile = tokenFile;
+        copy.tls = tls;
+        copy.prefersFirst = prefersFirst;
+        copy.takesTurns = takesTurns;
+        copy.listener = listener;
+        copy.limits = limits;
+        copy.readToken();
         return copy;
     }
 
-    /**
-     * Sets the token for daemons that require one: 1 to 512 bytes, on one line. No message shows
-     * it.
-     */
-    public ClientOptions token(String token) {
-        byte[] bytes = token.getBytes(StandardCharsets.UTF_8);
-        if (token.chars().anyMatch(c -> c == '\n' || c == '\r')) {
-            throw new IllegalArgumentException(
-                "the token has a line break; leave it out (tokenFile reads the first line of a file)");
+    /** Sets the source to take IDs from. The default is the daemon's first one. */
+    public ClientOptions source(String name) {
+        byte[] bytes = name.getBytes(StandardCharsets.UTF_8);
+        if (bytes.length > Wire.NAME_BYTES_MAX) {
+            throw new IllegalArgumentException(Text.quoted(name) + " is no name of a source: it has " + bytes.length
+                + " bytes; 1 to " + Wire.NAME_BYTES_MAX + " are allowed");
         }
-        if (bytes.length == 0 || bytes.length > Frame.MAX_TOKEN_SIZE) {
-            throw new IllegalArgumentException(
-                "the token has " + bytes.length + " bytes; 1 to " + Frame.MAX_TOKEN_SIZE + " are allowed");
-        }
-        this.token = bytes;
+        source = bytes;
         return this;
     }
 
-    /** Sets the token to the content of a file, without the line break at its end. */
+    /** Sets the deadline of a call (5 s). It covers connecting, the daemon's wait, and all tries. */
+    public ClientOptions timeout(Duration timeout) {
+        this.timeout = checkedTimeout(timeout);
+        return this;
+    }
+
+    static Duration checkedTimeout(Duration timeout) {
+        if (timeout.isNegative() || timeout.isZero()) {
+            throw new IllegalArgumentException("the timeout is " + timeout + "; give a time above 0, such as PT5S");
+        }
+        return timeout.compareTo(TIMEOUT_MAX) > 0 ? TIMEOUT_MAX : timeout;
+    }
+
+    /** Sets the token for daemons that ask for one: 1 to 512 bytes. No message shows it. */
+    public ClientOptions token(String token) {
+        this.token = checkedToken("token", token);
+        return this;
+    }
+
+    /** Sets the file with the token in its one line. It is read again for each connection. */
     public ClientOptions tokenFile(Path file) {
-        String text;
-        try {
-            text = Files.readString(file);
-        } catch (IOException error) {
-            throw new IllegalArgumentException("the token file " + file + " cannot be read: " + error, error);
+        tokenFile = file;
+        return this;
+    }
+
+    private static String checkedToken(String where, String token) {
+        int size = token.getBytes(StandardCharsets.UTF_8).length;
+        if (size == 0 || size > Wire.TOKEN_BYTES_MAX) {
+            throw new IllegalArgumentException(
+                where + ": the token has " + size + " bytes; 1 to " + Wire.TOKEN_BYTES_MAX + " are allowed");
         }
-        try {
-            return token(text.endsWith("\r\n") ? text.substring(0, text.length() - 2)
-                : text.endsWith("\n") ? text.substring(0, text.length() - 1) : text);
-        } catch (IllegalArgumentException error) {
-            throw new IllegalArgumentException("the token file " + file + ": " + error.getMessage());
+        if (token.contains("\n") || token.contains("\r")) {
+            throw new IllegalArgumentException(where + ": the token has the end of a line; leave it out, or give its file");
         }
+        return token;
+    }
+
+    /** Returns the token, which is empty if there is none. */
+    byte[] readToken() {
+        String found = token == null ? "" : token;
+        if (tokenFile != null) {
+            try {
+                String text = Files.readString(tokenFile);
+                found = checkedToken("tokenFile " + tokenFile, text.replaceFirst("\\R\\z", ""));
+            } catch (IOException error) {
+                throw new IllegalArgumentException("tokenFile " + tokenFile + " cannot be read: " + error, error);
+            }
+        }
+        return found.getBytes(StandardCharsets.UTF_8);
     }
 
     /**
-     * Trusts only the authorities in this file (PEM) on {@code tls:} endpoints, instead of those of
-     * Java.
+     * Sets the authorities to trust on {@code tls:} endpoints (PEM), instead of Java's. The files
+     * of TLS are read again for each connection.
      */
-    public ClientOptions tlsCa(Path file) {
+    public ClientOptions caFile(Path file) {
         tls = new TlsFiles(file, tls.certificate(), tls.key(), tls.serverName());
         return this;
     }
 
-    /**
-     * Sets the client's own certificate, with those that lead to its authority's, and its key (PEM,
-     * PKCS #8).
-     */
-    public ClientOptions tlsCertificate(Path certificate, Path key) {
-        tls = new TlsFiles(tls.ca(), certificate, key, tls.serverName());
+    /** Sets the client's own certificate (PEM), with those that lead to its authority's. */
+    public ClientOptions certFile(Path file) {
+        tls = new TlsFiles(tls.ca(), file, tls.key(), tls.serverName());
         return this;
     }
 
-    /**
-     * Sets the name that the daemon's certificate must have. The default is the host of the
-     * address.
-     */
-    public ClientOptions tlsServerName(String name) {
+    /** Sets the key of the client's certificate (PEM, PKCS #8). */
+    public ClientOptions keyFile(Path file) {
+        tls = new TlsFiles(tls.ca(), tls.certificate(), file, tls.serverName());
+        return this;
+    }
+
+    /** Sets the name in the daemons' certificates. The default is the endpoint's host. */
+    public ClientOptions serverName(String name) {
         tls = new TlsFiles(tls.ca(), tls.certificate(), tls.key(), name);
         return this;
     }
 
     /**
-     * Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and
-     * every retry.
+     * Says that the endpoints are in the order that the caller prefers: the client begins with the
+     * first, and goes back to it within about a minute after a failure.
      */
-    public ClientOptions timeout(Duration timeout) {
-        this.timeout = positive("timeout", timeout);
-        return this;
-    }
-
-    /** Sets the time for one daemon to be resolved, to connect and to greet (2 s). */
-    public ClientOptions connectTimeout(Duration timeout) {
-        connectTimeout = positive("connectTimeout", timeout);
+    public ClientOptions preferFirst(boolean prefersFirst) {
+        this.prefersFirst = prefersFirst;
         return this;
     }
 
     /**
-     * Sets the time for a connected daemon to answer, beyond the wait that the request allows (1
-     * s). A daemon that takes longer counts as stalled, and the client tries the next one.
+     * Makes calls use all endpoints in turn, each with a connection of its own, as clients of a pair
+     * of ticket servers do. The IDs of successive calls do not increase then.
      */
-    public ClientOptions answerTimeout(Duration timeout) {
-        answerTimeout = positive("answerTimeout", timeout);
+    public ClientOptions takeTurns(boolean takesTurns) {
+        this.takesTurns = takesTurns;
         return this;
     }
 
+    /** Sets who is told what an operator may want to know. The default is nobody. */
+    public ClientOptions listener(SnowbankListener listener) {
+        this.listener = listener;
+        return this;
+    }
+
+    /** The limits of the protocol's page, in ms, and the clocks. Tests replace some. */
+    static final class Limits {
+        int resolveMs = 1_000;
+        int acceptMs = 1_000;
+        int connectMs = 2_000;
+        long answerMs = 1_000;
+        long backoffMinMs = 50;
+        long backoffMaxMs = 1_000;
+        long firstRoundMs = 10_000;
+        long roundMs = 60_000;
+        long roundAgainMs = 1_000;
+        Clock clock = new Clock();
+        Dial.Resolver resolver = java.net.InetAddress::getAllByName;
+    }
+
     /**
-     * Sets how long the client leaves a failed daemon alone: a random time up to {@code min} (50
-     * ms), a limit that doubles with each further failure up to {@code max} (5 s).
+     * The clocks of the buffer. The wall clock goes on while the machine sleeps, and the monotonic
+     * one does not go back: the longer time counts.
      */
-    public ClientOptions backoff(Duration min, Duration max) {
-        positive("the first back-off", min);
-        if (min.compareTo(max) > 0) {
-            throw new IllegalArgumentException("the back-off is " + Text.time(min) + " to " + Text.time(max)
-                + "; the first must not be above the second");
+    static class Clock {
+        long wallMs() {
+            return System.currentTimeMillis();
         }
-        minBackoff = min;
-        maxBackoff = positive("the second back-off", max);
-        return this;
-    }
 
-    /**
-     * Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its
-     * deadline.
-     */
-    public ClientOptions maxQueued(int calls) {
-        if (calls < 1 || calls > 1 << 20) {
-            throw new IllegalArgumentException("maxQueued is " + calls + "; 1 to " + (1 << 20) + " are allowed");
+        long nanos() {
+            return System.nanoTime();
         }
-        maxQueued = calls;
-        return this;
-    }
-
-    /**
-     * Makes calls take turns over the daemons, each with a connection of its own. A call whose
-     * daemon fails goes to the next one, and a daemon that returns gets its turns back. IDs of
-     * successive calls no longer increase.
-     */
-    public ClientOptions takeTurns(boolean takeTurns) {
-        this.takeTurns = takeTurns;
-        return this;
-    }
-
-    /**
-     * Says that the addresses are in order of preference, the nearest daemon first. The client goes
-     * back to an earlier one that serves again, and takes the addresses of a name in the resolver's
-     * order. By default it stays with the daemon that serves it.
-     */
-    public ClientOptions preferFirst(boolean preferFirst) {
-        this.preferFirst = preferFirst;
-        return this;
-    }
-
-    /** Returns a time that is above 0 and short enough to add to a clock. */
-    static Duration positive(String name, Duration time) {
-        if (time.isNegative() || time.isZero()) {
-            throw new IllegalArgumentException(name + " is " + time.toMillis() + " ms; it must be above 0");
-        }
-        return time.compareTo(Deadline.FOREVER) > 0 ? Deadline.FOREVER : time;
-    }
-
-    /** Leaves the token out. */
-    @Override
-    public String toString() {
-        return "ClientOptions" + endpoints;
     }
 }

@@ -1,285 +1,375 @@
 package snowbank.client;
 
+import java.io.BufferedInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.FilterInputStream;
 import java.io.IOException;
-import java.net.ConnectException;
-import java.net.StandardProtocolFamily;
-import java.net.StandardSocketOptions;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.channels.SelectionKey;
-import java.nio.channels.Selector;
-import java.nio.channels.SocketChannel;
-import java.util.Arrays;
-import java.util.concurrent.TimeUnit;
-import javax.net.ssl.SSLException;
-import snowbank.client.Fleet.Target;
-import snowbank.client.Frame.BadFrameException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.Queue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.LongConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
- * One connection: connecting, greeting, and bytes in and out. One thread owns it, which is none of
- * the application's: an interrupt of a thread in socket I/O would close the socket for everybody.
- * {@link #wakeUp} alone may be called from any thread.
+ * A connection to a daemon. Replies come in the order of the requests. A call that is cancelled or
+ * late keeps its place in the row: its reply is read and dropped.
+ *
+ * <p>One thread reads and another one writes, until the connection ends. The application's threads
+ * never touch a socket.
  */
-final class Connection implements AutoCloseable {
-    /** The tag of the greeting, and of frames that answer no request. */
-    static final int GREETING_TAG = 0;
+final class Connection {
+    /** The most requests that are sent ahead of their replies. A daemon reads some 500 in a turn. */
+    private static final int IN_FLIGHT_MAX = 1_024;
+    private static final int TAG_MAX = 0xffff;
+    private static final byte[] NOTHING_MORE = {};
 
-    /** The most requests that are sent ahead of their replies. */
-    static final int MAX_IN_FLIGHT = 1_024;
+    final String label;
+    final Closeable socket;
+    private final Core core;
+    private InputStream in;
+    private OutputStream out;
+    private Wire.@Nullable Welcome welcome;
+    private @Nullable Lane lane;
+    private Lane.@Nullable Endpoint endpoint;
+    private final BlockingQueue<byte[]> output = new LinkedBlockingQueue<>();
+    /** The lock of this object guards all below. */
+    private final ArrayDeque<Sent> row = new ArrayDeque<>();
+    /** The requests that wait for a place in the row. */
+    private final Queue<Sent> waiting = new ArrayDeque<>();
+    private int lastTag = Wire.HELLO_TAG;
+    private boolean isEnded;
+    private @Nullable Future<?> check;
+    private long checkAtNanos;
 
-    /**
-     * The body of the PING that every connection begins with. Servers of HTTP wait for the end of a
-     * line before they answer. The line ends make them answer at once, so that the client can name
-     * them.
-     */
-    private static final byte[] PROBE = {'\r', '\n', '\r', '\n'};
+    /** A request, and where its outcome goes. */
+    private static final class Sent {
+        final Call call;
+        final LongConsumer next;
+        final long count;
+        final Wire.Collector collector;
+        int tag;
+        long waitMs;
+        /** When the daemon could read it: when it was sent, or the reply before it had ended. */
+        long dueNanos;
+        long dueWallMs;
+        /** When the latest byte of the reply came, once one has. */
+        long byteNanos;
+        boolean isBegun;
 
-    private static final String IS_IT_OURS = ": does another program listen there, such as a Redis?";
+        Sent(Call call, LongConsumer next, long count) {
+            this.call = call;
+            this.next = next;
+            this.count = count;
+            this.collector = new Wire.Collector(call.request, count);
+        }
+    }
 
-    final Target target;
-    final String endpoint;
-    private final ClientOptions options;
-    private final long deadlineNanos;
-    private final Selector selector;
-    private final ByteBuffer in = ByteBuffer.allocate(Frame.MAX_REPLY_SIZE).order(ByteOrder.LITTLE_ENDIAN).flip();
-    private final ByteBuffer out = ByteBuffer
-        .allocate(MAX_IN_FLIGHT * Frame.NEXT_SIZE + 2 * Frame.MAX_TOKEN_SIZE).order(ByteOrder.LITTLE_ENDIAN).flip();
-    private SocketChannel channel;
-    private SelectionKey key;
-    private Transport transport;
-    private volatile boolean isCancelled;
+    Connection(Core core, String label, Closeable socket, InputStream in, OutputStream out) {
+        this.core = core;
+        this.label = label;
+        this.socket = socket;
+        this.in = new BufferedInputStream(new Arriving(in));
+        this.out = out;
+    }
 
-    /** Prepares a connection, which must be made within the connect timeout from now. */
-    Connection(Target target, ClientOptions options) {
-        this.target = target;
-        this.endpoint = target.toString();
-        this.options = options;
-        this.deadlineNanos = System.nanoTime() + options.connectTimeout.toNanos();
+    /** Reads, and gives the daemon another while for the rest of a reply that has begun. */
+    private final class Arriving extends FilterInputStream {
+        Arriving(InputStream in) {
+            super(in);
+        }
+
+        @Override
+        public int read(byte[] into, int at, int size) throws IOException {
+            int read = super.read(into, at, size);
+            if (read > 0) {
+                arrived();
+            }
+            return read;
+        }
+    }
+
+    void use(InputStream in, OutputStream out) {
+        this.in = new BufferedInputStream(new Arriving(in));
+        this.out = out;
+    }
+
+    /** Sends HELLO, and reads WELCOME. */
+    void hello(byte[] token) throws IOException {
         try {
-            selector = Selector.open();
+            out.write(Wire.hello(token));
+            out.flush();
         } catch (IOException error) {
-            throw unreachable("no selector: " + error.getMessage(), error);
+            // A daemon that is too busy answers before it reads, and closes. Its answer counts more.
+        }
+        Wire.Frame frame;
+        try {
+            frame = Wire.read(in);
+        } catch (EOFException error) {
+            throw new IOException("it closed the connection before its WELCOME", error);
+        }
+        if (frame.kind() == Wire.ERROR) {
+            throw frame.refusal(label);
+        }
+        welcome = Wire.Welcome.of(frame);
+    }
+
+    Wire.Welcome welcome() {
+        return Objects.requireNonNull(welcome);
+    }
+
+    Lane.Endpoint endpoint() {
+        return Objects.requireNonNull(endpoint);
+    }
+
+    /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
+    void start(Lane lane, Lane.Endpoint endpoint) {
+        this.lane = lane;
+        this.endpoint = endpoint;
+        Core.thread("snowbank-writer " + label, this::write).start();
+    }
+
+    /** Sends a request. {@code next} is called if the call may go on elsewhere. */
+    void ask(Call call, LongConsumer next) {
+        Sent sent = new Sent(call, next, call.request.isFetch() ? Math.min(call.request.count(), welcome().maxCount())
+            : call.request.count());
+        synchronized (this) {
+            if (!isEnded) {
+                if (row.size() < IN_FLIGHT_MAX) {
+                    enter(sent);
+                } else {
+                    waiting.add(sent);
+                }
+                return;
+            }
+        }
+        next.accept(0);
+    }
+
+    /** Puts a request into the row and the output. The lock must be held. */
+    private void enter(Sent sent) {
+        // Far fewer than 65,535 requests are in the row.
+        lastTag = lastTag % TAG_MAX + 1;
+        sent.tag = lastTag;
+        sent.waitMs = Math.max(0, Math.min(sent.call.request.maxWaitMs(), sent.call.leftNanos() / 1_000_000));
+        Wire.Request asked = new Wire.Request(sent.call.request.kind(), sent.count, 0, sent.call.request.isFetch());
+        sent.call.tried();
+        row.add(sent);
+        if (row.size() == 1) {
+            due(sent);
+        } else {
+            sent.dueNanos = core.limits.clock.nanos();
+        }
+        output.add(asked.encode(sent.tag, core.options.source, sent.waitMs));
+    }
+
+    /** The daemon can read this request now. The lock must be held. */
+    private void due(Sent sent) {
+        sent.dueNanos = core.limits.clock.nanos();
+        sent.dueWallMs = core.limits.clock.wallMs();
+        armCheck(sent);
+    }
+
+    /** Returns when the daemon counts as stalled. The lock must be held. */
+    private long stallsAtNanos(Sent front) {
+        return (front.isBegun ? front.byteNanos : front.dueNanos + front.waitMs * 1_000_000)
+            + core.limits.answerMs * 1_000_000;
+    }
+
+    /** Looks again when the daemon counts as stalled. The lock must be held. */
+    private void armCheck(Sent front) {
+        long at = stallsAtNanos(front);
+        if (check == null || at - checkAtNanos < 0) {
+            if (check != null) {
+                check.cancel(false);
+            }
+            checkAtNanos = at;
+            check = Core.after(at - System.nanoTime(), this::onCheck);
         }
     }
 
-    /** Lets the owner's wait end. */
-    void wakeUp() {
-        selector.wakeup();
+    private void onCheck() {
+        synchronized (this) {
+            check = null;
+            Sent front = row.peek();
+            if (front == null || isEnded) {
+                return;
+            }
+            if (stallsAtNanos(front) - core.limits.clock.nanos() > 0) {
+                armCheck(front);
+                return;
+            }
+        }
+        end(SnowbankException.lost(label, "it did not answer in time", null));
     }
 
-    /** Lets connecting fail soon, from any thread. */
-    void cancel() {
-        isCancelled = true;
-        selector.wakeup();
+    private synchronized void arrived() throws IOException {
+        Sent front = row.peek();
+        if (front == null) {
+            return;
+        }
+        long now = core.limits.clock.nanos();
+        if (!front.isBegun && isPast(front, now)) {
+            // A program that was stopped reads a reply later than it came. Nobody knows how old it is.
+            throw new IOException("its answer was read too late");
+        }
+        front.isBegun = true;
+        front.byteNanos = now;
+        armCheck(front);
     }
 
-    /**
-     * Connects and greets the daemon.
-     *
-     * @throws SnowbankException if either fails, or takes longer than the connect timeout
-     */
-    Info open() {
+    /** Returns true if the limit has passed by either clock. The lock must be held. */
+    private boolean isPast(Sent front, long now) {
+        long limitMs = front.waitMs + core.limits.answerMs;
+        return (now - front.dueNanos) / 1_000_000 > limitMs || core.limits.clock.wallMs() - front.dueWallMs > limitMs;
+    }
+
+    private void write() {
         try {
-            connect();
-            return greet();
-        } catch (SSLException error) {
-            throw unreachable(TlsFiles.explain(error), error);
+            ByteArrayOutputStream all = new ByteArrayOutputStream();
+            for (byte[] request = output.take(); request != NOTHING_MORE; request = output.take()) {
+                all.reset();
+                for (byte[] more = request; more != null && more != NOTHING_MORE; more = output.poll()) {
+                    all.write(more);
+                }
+                all.writeTo(out);
+                out.flush();
+                if (isEnded()) {
+                    return;
+                }
+            }
+        } catch (IOException | InterruptedException error) {
+            // The reader finds the daemon's last words, which count more.
+        }
+    }
+
+    private synchronized boolean isEnded() {
+        return isEnded;
+    }
+
+    /** Takes replies until the connection ends. */
+    void read() {
+        try {
+            while (true) {
+                take(Wire.read(in));
+            }
+        } catch (SnowbankException refusal) {
+            end(SnowbankException.lost(label, refusal));
+        } catch (Wire.Breach breach) {
+            end(SnowbankException.protocol(label, String.valueOf(breach.getMessage())));
         } catch (IOException error) {
-            throw unreachable(describe(error), error);
-        } catch (IllegalArgumentException error) {
-            // A TLS file became unreadable, or an address has a zone that this machine does not
-            // know.
-            throw unreachable(error.getMessage() == null ? error.toString() : error.getMessage(), error);
-        } catch (BadFrameException error) {
-            throw SnowbankException.protocol(endpoint, error.getMessage());
+            end(SnowbankException.lost(label, Dial.describe(error), error));
         }
     }
 
-    private void connect() throws IOException {
-        boolean isUnix = target.endpoint().path() != null;
-        channel = isUnix ? SocketChannel.open(StandardProtocolFamily.UNIX) : SocketChannel.open();
-        channel.configureBlocking(false);
-        key = channel.register(selector, SelectionKey.OP_CONNECT);
-        if (!isUnix) {
-            // Otherwise the kernel may delay a small request until an earlier one is acknowledged.
-            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-            channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+    /** Gives a frame to the oldest request. */
+    private void take(Wire.Frame frame) throws IOException {
+        if (frame.kind() == Wire.ERROR && frame.tag() == 0) {
+            throw frame.refusal(label);
         }
-        boolean isConnected = channel.connect(target.socket());
-        while (!isConnected) {
-            awaitInTime("not connected");
-            isConnected = channel.finishConnect();
-        }
-        transport = target.endpoint().isTls()
-            ? new TlsTransport(channel, options.tls.session(target.endpoint()))
-            : new Transport.Plain(channel);
-    }
-
-    /** Sends PING, the token if there is one, and INFO, and takes the replies. */
-    private Info greet() throws IOException, BadFrameException {
-        out.compact();
-        Frame.putPing(out, GREETING_TAG, PROBE);
-        if (options.token != null) {
-            Frame.putAuth(out, GREETING_TAG, options.token);
-        }
-        Frame.putInfo(out, GREETING_TAG);
-        out.flip();
-        boolean awaitsPong = true;
-        boolean awaitsOk = options.token != null;
-        Call.OfInfo info = new Call.OfInfo();
-        IOException failedWrite = null;
-        while (true) {
-            if (failedWrite == null) {
-                failedWrite = tryFlush();
+        Sent front;
+        synchronized (this) {
+            front = row.peek();
+            if (front == null) {
+                throw new Wire.Breach("a frame that answers no request");
             }
-            awaitInTime("it accepted the connection and sent no greeting");
-            int size = read();
-            for (Frame frame = take(); frame != null; frame = take()) {
-                if (frame.kind() == Frame.ERROR) {
-                    throw frame.refusal(endpoint);
-                }
-                if (frame.tag() != GREETING_TAG) {
-                    throw wrongTag(frame.tag(), GREETING_TAG);
-                }
-                if (awaitsPong) {
-                    needKind(frame.kind() == Frame.PONG && frame.body().equals(ByteBuffer.wrap(PROBE)));
-                    awaitsPong = false;
-                } else if (awaitsOk) {
-                    needKind(frame.kind() == Frame.OK);
-                    awaitsOk = false;
-                } else if (info.add(frame)) {
-                    return info.result(endpoint);
-                }
+            if (frame.tag() != front.tag) {
+                throw new Wire.Breach("a reply with tag " + frame.tag() + " where " + front.tag + " is due");
             }
-            if (size < 0) {
-                // A daemon that is too busy answers before it reads. Its answer counts more than a
-                // failed write.
-                throw SnowbankException.lost(endpoint, failedWrite == null
-                    ? "it closed the connection before its greeting" : describe(failedWrite));
+            boolean isRefusal = frame.kind() == Wire.ERROR && !front.collector.isBegun();
+            if (!isRefusal && !front.collector.add(frame)) {
+                return;
+            }
+            row.remove();
+            if (!waiting.isEmpty()) {
+                enter(waiting.remove());
+            }
+            Sent following = row.peek();
+            if (following != null) {
+                following.isBegun = hasArrived();
+                following.byteNanos = core.limits.clock.nanos();
+                due(following);
             }
         }
+        outcome(front, frame);
     }
 
-    private static void needKind(boolean fits) throws BadFrameException {
-        if (!fits) {
-            throw Call.wrongKind();
-        }
-    }
-
-    static BadFrameException wrongTag(int found, int expected) {
-        return new BadFrameException("a reply with tag " + found + " where " + expected + " is due");
-    }
-
-    /** Waits for the socket, and fails at the deadline of connecting and greeting. */
-    private void awaitInTime(String state) throws IOException {
-        long left = deadlineNanos - System.nanoTime();
-        if (left <= 0 || isCancelled) {
-            boolean isTls = transport instanceof TlsTransport;
-            String within = " within " + Text.time(options.connectTimeout);
-            throw unreachable(isCancelled ? "the client was closed"
-                : state + within + (transport == null || isTls ? "" : IS_IT_OURS), null);
-        }
-        await(left);
-    }
-
-    /**
-     * Waits until bytes can be read, or written if some are left, or {@link #wakeUp}, or the time
-     * is over.
-     */
-    void await(long nanos) throws IOException {
-        if (transport != null) {
-            key.interestOps(transport.awaitsRoom(out)
-                ? SelectionKey.OP_READ | SelectionKey.OP_WRITE : SelectionKey.OP_READ);
-        }
-        // Rounded up, because 0 means for ever.
-        selector.select(TimeUnit.NANOSECONDS.toMillis(Math.max(0, nanos)) + 1);
-        selector.selectedKeys().clear();
-    }
-
-    /**
-     * Reads what has arrived and there is room for. Returns 0 if nothing has, and -1 at the end.
-     */
-    int read() throws IOException {
-        in.compact();
+    private boolean hasArrived() {
         try {
-            int size = 0;
-            while (in.hasRemaining()) {
-                int more;
-                try {
-                    more = transport.read(in);
-                } catch (IOException error) {
-                    if (size == 0) {
-                        throw error;
-                    }
-                    // First what came before it: the daemon's last words count more.
-                    return size;
-                }
-                if (more <= 0) {
-                    return more < 0 && size == 0 ? -1 : size;
-                }
-                size += more;
+            return in.available() > 0;
+        } catch (IOException error) {
+            return false;
+        }
+    }
+
+    private void outcome(Sent sent, Wire.Frame frame) {
+        Lane ours = Objects.requireNonNull(lane);
+        if (frame.kind() != Wire.ERROR) {
+            ours.note(endpoint(), null);
+            sent.call.complete(new Call.Reply(sent.collector.ids(), sent.collector.json(), welcome().goodForMs(),
+                core.limits.clock.wallMs(), core.limits.clock.nanos()));
+        } else if (!sent.call.isOver()) {
+            sent.next.accept(sent.call.obey(frame.refusal(label), ours, this));
+        }
+    }
+
+    /** Asks for INFO on a connection that nobody else uses. */
+    String info() {
+        Future<?> limit = Core.after(core.limits.answerMs * 1_000_000, this::close);
+        try {
+            out.write(Wire.Request.OF_INFO.encode(Wire.HELLO_TAG + 1, NOTHING_MORE, 0));
+            out.flush();
+            Wire.Collector collector = new Wire.Collector(Wire.Request.OF_INFO, 0);
+            while (!collector.add(Wire.read(in))) {
+                // Another frame follows.
             }
-            return size;
+            return collector.json();
+        } catch (IOException error) {
+            return Dial.describe(error);
         } finally {
-            in.flip();
+            limit.cancel(false);
         }
     }
 
-    /** Takes the first frame that has arrived whole, or returns null. */
-    Frame take() throws BadFrameException {
-        return Frame.take(in);
+    /** Ends the connection without a failure of its endpoint. */
+    void close() {
+        end(SnowbankException.lost(label, "the client has left the connection", null));
     }
 
-    /** Appends a request, and returns the time that the daemon may hold it. */
-    long put(Call<?> call, int tag, Sources sources) {
-        out.compact();
-        try {
-            return call.putRequest(out, tag, sources);
-        } finally {
-            out.flip();
-        }
-    }
-
-    boolean hasRoom() {
-        return out.capacity() - out.remaining() >= Frame.NEXT_SIZE;
-    }
-
-    /** Writes what the socket takes. Returns null, or why it failed. */
-    IOException tryFlush() {
-        try {
-            transport.write(out);
-            return null;
-        } catch (IOException error) {
-            return error;
-        }
-    }
-
-    /** Returns the operating system's reason, or that of TLS. */
-    static String describe(IOException error) {
-        if (error instanceof SSLException tls) {
-            return TlsFiles.explain(tls);
-        }
-        String message = error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage();
-        return error instanceof ConnectException ? message.toLowerCase(java.util.Locale.ROOT) : message;
-    }
-
-    private SnowbankException unreachable(String why, Throwable cause) {
-        return SnowbankException.unreachable(endpoint, why, cause);
-    }
-
-    @Override
-    public void close() {
-        if (transport != null) {
-            transport.close();
-        }
-        for (AutoCloseable part : Arrays.asList(channel, selector)) {
-            try {
-                if (part != null) {
-                    part.close();
-                }
-            } catch (Exception error) {
-                // It is gone either way.
+    /** Closes the connection. The requests in the row fail, and their calls try again. */
+    private void end(SnowbankException reason) {
+        List<Sent> left = new ArrayList<>();
+        synchronized (this) {
+            if (isEnded) {
+                return;
+            }
+            isEnded = true;
+            left.addAll(row);
+            left.addAll(waiting);
+            row.clear();
+            waiting.clear();
+            if (check != null) {
+                check.cancel(false);
             }
         }
+        output.add(NOTHING_MORE);
+        try {
+            socket.close();
+        } catch (IOException error) {
+            // It is closed as far as it can be.
+        }
+        core.ended(this);
+        if (lane != null && lane.leave(this, reason) && !core.isClosed()) {
+            core.failed(label, reason);
+        }
+        left.forEach(sent -> sent.next.accept(0));
     }
 }

@@ -1,254 +1,206 @@
 package snowbank.client;
 
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.HashSet;
-import java.util.List;
-import java.util.Set;
-import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
-import java.util.function.Supplier;
 
 /**
  * A client of one Snowbank daemon, or of several of which one is used at a time. Make one for the
- * whole application: any number of threads, virtual ones too, may use it.
+ * whole application: any number of threads, virtual ones too, may use it. The first call connects.
  *
  * <pre>{@code
  * try (var client = new SnowbankClient("127.0.0.1:7660", "ids-2:7660")) {
- *     long id = client.next();                    // from a buffer that is refilled ahead
- *     for (long each : client.batch(1_000)) { … } // one round trip
+ *     long id = client.next();            // from a buffer that is refilled ahead
+ *     long[] ids = client.batch(1_000);   // one round trip
  * }
  * }</pre>
  *
  * <p>Every call has one deadline over connecting and all tries. A call throws {@link
  * SnowbankException} if it fails, {@link IllegalArgumentException} for a bad argument, and {@link
- * IllegalStateException} after {@link #close}.
- *
- * <p>The threads of the application never touch a socket: they wait for a thread of the client's
- * own. So an interrupt ends the call of that thread alone, and a virtual thread is never pinned.
- *
- * <pre>
- *   batch() ─┐                          ┌─ Connection: connects, greets, moves bytes
- *   next()  ─┼─▶ CallQueue ─▶ Lane ─────┼─ Session: matches replies to calls
- *   Ids ─────┘   (bounded)   (a thread) └─ back-off, failover over the Fleet
- * </pre>
+ * IllegalStateException} after {@link #close()}. Those that end in {@code Async} return at once. A
+ * client that is dropped frees its connection and its threads, as {@code close} does.
  */
 public final class SnowbankClient implements AutoCloseable, LongSupplier {
-    /** The most daemons that take turns. Further ones stand in when one fails. */
-    private static final int MAX_LANES = 64;
+    private static final Cleaner CLEANER = Cleaner.create();
+    private static final long COUNT_MAX = Integer.MAX_VALUE - 8;
+    /** The longest wait that a batch asks of the daemon. */
+    private static final long BATCH_WAIT_MS = 1_000;
+    /** How often a close with a time looks whether calls are in flight. */
+    private static final long CLOSE_POLL_MS = 5;
 
-    private final Shared shared;
-    private final List<Lane> lanes = new CopyOnWriteArrayList<>();
-    private final ReentrantLock lanesLock = new ReentrantLock();
-    private final AtomicInteger turns = new AtomicInteger();
-    private final Ids ids;
+    private final Core core;
+    private final Cleaner.Cleanable cleanable;
 
-    /** Creates a client of the daemons at these addresses. The first call connects. */
-    public SnowbankClient(String... addresses) {
-        this(ClientOptions.to(addresses));
+    /** Creates a client of the daemons at these addresses. */
+    public SnowbankClient(String... endpoints) {
+        this(ClientOptions.to(endpoints));
     }
 
     /**
-     * Creates a client with these options. The first call connects.
+     * Creates a client with these options.
      *
-     * @throws IllegalArgumentException if a TLS file cannot be used, or options exclude each other
+     * @throws IllegalArgumentException if a file cannot be used, or options exclude each other
      */
     public SnowbankClient(ClientOptions options) {
-        ClientOptions own = options.copy();
-        if (own.takeTurns && own.preferFirst) {
-            throw new IllegalArgumentException("takeTurns and preferFirst are both set; set one of them");
-        }
-        if (own.endpoints.stream().anyMatch(Address::isTls)) {
-            // Each connection reads the files again. Reading them here shows a mistake at once.
-            own.tls.context();
-        }
-        shared = new Shared(own);
-        lanes.add(new Lane(shared, own.takeTurns ? 0 : -1));
-        ids = new Ids(this, shared, IdsOptions.defaults());
+        Core core = new Core(options.checked());
+        this.core = core;
+        cleanable = CLEANER.register(this, core::close);
     }
 
-    /**
-     * Returns an ID of the default source that no other caller has, from a buffer that is refilled
-     * ahead.
-     */
+    /** Returns an ID that no other caller has, from a buffer that is refilled ahead. */
     public long next() {
-        return ids.next();
+        long id = core.buffer.take();
+        return id >= 0 ? id : next(core.options.timeout);
     }
 
-    /** Returns {@link #next}. */
+    /** Returns an ID as {@link #next()} does, within this time. */
+    public long next(Duration timeout) {
+        return await(waiter(timeout)).ids()[0];
+    }
+
+    /** Returns {@link #next()}. */
     @Override
     public long getAsLong() {
-        return ids.next();
+        return next();
     }
 
-    /** Creates a buffer of its own, for another source or with other limits. */
-    public Ids ids(IdsOptions options) {
-        shared.check();
-        return new Ids(this, shared, options);
+    /** Returns an ID as {@link #next()} does, without blocking. */
+    public CompletableFuture<Long> nextAsync() {
+        long id = core.buffer.take();
+        return id >= 0 ? CompletableFuture.completedFuture(id)
+            : async(waiter(core.options.timeout), reply -> reply.ids()[0]);
     }
 
-    /** Fetches that many IDs of the default source in one round trip. */
-    public Batch batch(long count) {
-        return batch(BatchRequest.of(count));
+    private Call waiter(Duration timeout) {
+        Call waiter = call(new Wire.Request(Wire.NEXT, 1, 0, true), timeout);
+        core.buffer.serve(waiter);
+        return waiter;
     }
 
-    /** Fetches IDs in one round trip. */
-    public Batch batch(BatchRequest request) {
-        Duration timeout = request.timeout == null ? shared.options.timeout : request.timeout;
-        return next(Deadline.after(timeout), request.toNext(timeout));
+    /** Fetches that many IDs in one round trip. They increase, and nobody else has them. */
+    public long[] batch(long count) {
+        return batch(count, core.options.timeout);
     }
 
-    /** Fetches the daemon's version, limits and sources. */
-    public Info info() {
-        return call(lane(), Deadline.after(shared.options.timeout), Call.OfInfo::new);
+    /** Fetches that many IDs in one round trip, within this time. */
+    public long[] batch(long count, Duration timeout) {
+        return ids(await(asked(batchOf(count), timeout)));
     }
 
-    /** Measures the time that the daemon takes to answer a PING on an open connection. */
-    public Duration ping() {
-        return call(lane(), Deadline.after(shared.options.timeout), Call.Ping::new);
+    /** Fetches that many IDs in one round trip, without blocking. */
+    public CompletableFuture<long[]> batchAsync(long count) {
+        return async(asked(batchOf(count), core.options.timeout), this::ids);
     }
 
-    /**
-     * Returns why each daemon failed that has failed since it last served: a wrong port shows while
-     * others serve.
-     */
-    public List<SnowbankException> endpointErrors() {
-        return shared.failures();
+    private static Wire.Request batchOf(long count) {
+        if (count < 1 || count > COUNT_MAX) {
+            throw new IllegalArgumentException(count + " IDs are asked for; 1 to " + COUNT_MAX
+                + " are allowed, or fewer if the daemon's max_count is lower");
+        }
+        return new Wire.Request(Wire.NEXT, count, BATCH_WAIT_MS, false);
     }
 
-    /** Closes the connections. Buffered IDs are skipped, and calls in flight fail. */
+    private long[] ids(Call.Reply reply) {
+        core.counts.ids.addAndGet(reply.ids().length);
+        return reply.ids();
+    }
+
+    /** Asks a daemon for a sign of life, as a health check does. Connects if there is no connection. */
+    public void ping() {
+        ping(core.options.timeout);
+    }
+
+    /** Asks a daemon for a sign of life, within this time. */
+    public void ping(Duration timeout) {
+        await(asked(Wire.Request.OF_PING, timeout));
+    }
+
+    /** Asks a daemon for a sign of life, without blocking. */
+    public CompletableFuture<Void> pingAsync() {
+        return async(asked(Wire.Request.OF_PING, core.options.timeout), reply -> null);
+    }
+
+    /** Returns the client's figures at once. */
+    public Stats stats() {
+        Stats.Counts counts = core.counts;
+        Optional<String> endpoint = core.lanes.stream().map(Lane::connection).filter(java.util.Objects::nonNull)
+            .map(connection -> connection.label).findFirst();
+        return new Stats(counts.calls.get(), counts.retries.get(), counts.refusals.get(), counts.failures.get(),
+            counts.ids.get() + core.buffer.handed(), counts.dropped.get(), counts.oldestMs.get(), endpoint);
+    }
+
+    /** Ends the client and its calls in flight at once. IDs left in the buffer are skipped. */
     @Override
     public void close() {
-        shared.close();
-        lanesLock.lock();
+        cleanable.clean();
+    }
+
+    /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
+    public void close(Duration timeout) {
+        core.isClosing = true;
+        core.buffer.drop();
+        long end = System.nanoTime() + timeout.toNanos();
         try {
-            lanes.forEach(Lane::close);
-        } finally {
-            lanesLock.unlock();
-        }
-    }
-
-    /** Returns the error of a caller whose deadline passed while it waited for a refill. */
-    SnowbankException passed(Deadline deadline) {
-        return lanes.get(0).passed(deadline, null);
-    }
-
-    Batch next(Deadline deadline, NextRequest request) {
-        return call(lane(), deadline, () -> new Call.Ids(request));
-    }
-
-    /**
-     * Returns the connection of the next call. A client that takes turns has one for each daemon.
-     */
-    private Lane lane() {
-        if (!shared.options.takeTurns) {
-            return lanes.get(0);
-        }
-        int wanted = Math.min(MAX_LANES, shared.fleet.targets().size());
-        if (lanes.size() < wanted) {
-            addLanes(wanted);
-        }
-        return lanes.get(Math.floorMod(turns.getAndIncrement(), Math.min(wanted, lanes.size())));
-    }
-
-    private void addLanes(int wanted) {
-        lanesLock.lock();
-        try {
-            while (lanes.size() < wanted && !shared.isClosed()) {
-                lanes.add(new Lane(shared, lanes.size()));
+            while (core.applicationCalls.get() > 0 && System.nanoTime() - end < 0) {
+                Thread.sleep(CLOSE_POLL_MS);
             }
-        } finally {
-            lanesLock.unlock();
-        }
-    }
-
-    /** Sends a call until it is answered, retrying where that may help, before the deadline. */
-    private <T> T call(Lane lane, Deadline deadline, Supplier<Call<T>> newCall) {
-        SnowbankException last = null;
-        List<SnowbankException> exhausted = new ArrayList<>();
-        Set<String> askedInVain = new HashSet<>();
-        for (int tries = 1; ; tries++) {
-            shared.check();
-            int daemons = shared.fleet.targets().size();
-            boolean hasNext = askedInVain.size() + 1 < daemons;
-            Call<T> call = newCall.get();
-            call.movesOnBy = hasNext ? deadline : null;
-            SnowbankException error;
-            try {
-                T answer = answer(lane, deadline, call);
-                // A collision may have been found, or the client closed, while the call waited.
-                shared.check();
-                return answer;
-            } catch (TimeoutException passed) {
-                throw exhausted.isEmpty() ? lane.passed(deadline, last) : soonest(exhausted).here();
-            } catch (SnowbankException failure) {
-                error = failure;
-            }
-            if (error.isExhaustedBeyond(deadline.leftNanos())) {
-                boolean isFirst = askedInVain.add(error.endpoint().orElse(""));
-                exhausted.add(error);
-                if (hasNext && isFirst) {
-                    continue;
-                }
-                throw soonest(exhausted).here();
-            }
-            if (!error.isRetried()) {
-                throw error.here();
-            }
-            long pause = pauseNanos(error, daemons, tries);
-            // The refusal with its time to wait helps the caller more than an error about the
-            // deadline.
-            if (deadline.leftNanos() <= pause) {
-                throw error.reason() == SnowbankException.Reason.REFUSED
-                    ? error.here() : lane.passed(deadline, error);
-            }
-            shared.pause(pause);
-            last = error;
-        }
-    }
-
-    /**
-     * Returns the pause before the next try. With several daemons the lane moves on by itself. A
-     * single daemon that refuses because of its state keeps its connection, and is asked again
-     * after the time that it named.
-     */
-    private long pauseNanos(SnowbankException error, int daemons, int tries) {
-        if (error.reason() != SnowbankException.Reason.REFUSED || daemons > 1) {
-            return 0;
-        }
-        return Deadline.nanos(error.retryAfterOrZero()) + Lane.backoffNanos(shared.options, tries);
-    }
-
-    private static SnowbankException soonest(List<SnowbankException> exhausted) {
-        SnowbankException soonest = exhausted.get(0);
-        for (SnowbankException error : exhausted) {
-            if (error.retryAfterOrZero().compareTo(soonest.retryAfterOrZero()) < 0) {
-                soonest = error;
-            }
-        }
-        return soonest;
-    }
-
-    /** Sends a call once, and waits for its answer. */
-    private static <T> T answer(Lane lane, Deadline deadline, Call<T> call) throws TimeoutException {
-        try {
-            if (!lane.submit(call, deadline.leftNanos())) {
-                throw new TimeoutException();
-            }
-            return call.answer.get(deadline.leftNanos(), TimeUnit.NANOSECONDS);
-        } catch (ExecutionException error) {
-            throw (RuntimeException) error.getCause();
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
-            throw SnowbankException.interrupted();
         } finally {
-            // A reply that comes later is dropped.
-            call.answer.cancel(false);
+            close();
         }
+    }
+
+    private Call asked(Wire.Request request, Duration timeout) {
+        Call call = call(request, timeout);
+        core.turns.run(call);
+        return call;
+    }
+
+    /** Begins a call of the application. */
+    private Call call(Wire.Request request, Duration timeout) {
+        Duration allowed = ClientOptions.checkedTimeout(timeout);
+        if (core.isClosing) {
+            throw Core.closed();
+        }
+        core.applicationCalls.incrementAndGet();
+        Call call = new Call(core, request, allowed);
+        call.answer.whenComplete((reply, error) -> {
+            core.applicationCalls.decrementAndGet();
+            // A client is not dropped while a call is in flight.
+            Reference.reachabilityFence(this);
+        });
+        return call;
+    }
+
+    private static Call.Reply await(Call call) {
+        try {
+            return call.answer.get();
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof SnowbankException failure) {
+                throw failure.here();
+            }
+            throw Core.closed();
+        } catch (InterruptedException error) {
+            call.answer.cancel(false);
+            Thread.currentThread().interrupt();
+            throw SnowbankException.interrupted();
+        }
+    }
+
+    /** Returns a future that no thread of the client completes. Who cancels it cancels the call. */
+    private static <T> CompletableFuture<T> async(Call call, Function<Call.Reply, T> result) {
+        CompletableFuture<T> future = call.answer.thenApplyAsync(result);
+        future.whenComplete((value, error) -> {
+            if (future.isCancelled()) {
+                call.answer.cancel(false);
+            }
+        });
+        return future;
     }
 }

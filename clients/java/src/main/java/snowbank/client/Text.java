@@ -2,31 +2,26 @@ package snowbank.client;
 
 import java.time.Duration;
 
-/** Words of messages. */
+/** Texts of errors, in one line. */
 final class Text {
-    private static final int MAX_QUOTED = 80;
-
     private Text() {}
 
-    /** Returns foreign text in quotes, on one line and not endless. */
+    /** Replaces control characters, so that a server cannot write its own lines into a log. */
+    static String oneLine(String text) {
+        return text.replaceAll("\\p{Cntrl}|[\\x80-\\x9f]", " ");
+    }
+
+    static boolean hasControls(String text) {
+        return !text.equals(oneLine(text));
+    }
+
     static String quoted(String text) {
-        String shown = text.length() > MAX_QUOTED ? text.substring(0, MAX_QUOTED) + "…" : text;
-        return '"' + plain(shown) + '"';
+        return '"' + oneLine(text) + '"';
     }
 
-    /** Returns foreign text on one line, without control characters. */
-    static String plain(String text) {
-        StringBuilder plain = new StringBuilder(text.length());
-        text.codePoints().forEach(c -> plain.appendCodePoint(Character.isISOControl(c) ? ' ' : c));
-        return plain.toString();
-    }
-
-    /** Returns a time as a reader wants it: 250 ms, 1.2 s, 5 s. */
+    /** Returns a time such as 1.5s or 20ms. */
     static String time(Duration time) {
-        long ms = time.toMillis();
-        if (ms < 1_000) {
-            return ms + " ms";
-        }
-        return ms % 1_000 == 0 ? ms / 1_000 + " s" : String.format(java.util.Locale.ROOT, "%.1f s", ms / 1e3);
+        return time.toMillis() < 1_000 ? time.toMillis() + "ms"
+            : (time.toString().substring(2).toLowerCase(java.util.Locale.ROOT));
     }
 }

@@ -45,16 +45,11 @@ final class ConformancePlay implements AutoCloseable {
     private record Background(Thread thread, Future<Outcome> outcome) {}
 
     /** Clocks that a step moves. */
-    private static final class MovedClock implements Clock {
+    private static final class MovedClock extends ClientOptions.Clock {
         private volatile long ahead;
 
         @Override
-        public long monotonicNanos() {
-            return System.nanoTime();
-        }
-
-        @Override
-        public long wallMillis() {
+        long wallMs() {
             return System.currentTimeMillis() + ahead;
         }
     }
@@ -70,7 +65,8 @@ final class ConformancePlay implements AutoCloseable {
     private Long highest;
     private final MovedClock clock = new MovedClock();
     private SnowbankClient client;
-    private Ids buffer;
+    /** The kinds of the client's events. */
+    private final Set<String> happened = ConcurrentHashMap.newKeySet();
 
     ConformancePlay(String path, String name) throws IOException {
         program = new ProcessBuilder(path, name).start();
@@ -82,13 +78,13 @@ final class ConformancePlay implements AutoCloseable {
     }
 
     private static void collect(BufferedReader lines, Collection<String> into) {
-        Shared.daemonThread(() -> {
+        Core.thread("lines", () -> {
             try {
                 lines.lines().forEach(into::add);
             } catch (UncheckedIOException closed) {
                 // The case is over.
             }
-        }, "lines").start();
+        }).start();
     }
 
     List<String> needs() {
@@ -97,7 +93,6 @@ final class ConformancePlay implements AutoCloseable {
 
     void run() throws Exception {
         client = new SnowbankClient(options(texts(script.get("endpoints")), Map.of()));
-        buffer = client.ids(bufferOptions());
         int number = 0;
         for (Object step : (List<?>) script.get("steps")) {
             try {
@@ -107,7 +102,9 @@ final class ConformancePlay implements AutoCloseable {
             }
             number++;
         }
-        client.close();
+        if (client != null) {
+            client.close();
+        }
         words.close();
         if (!program.waitFor(WAIT_SECONDS, TimeUnit.SECONDS)) {
             throw new Mismatch("the program did not end", null);
@@ -129,35 +126,94 @@ final class ConformancePlay implements AutoCloseable {
     private void run(Map<?, ?> step) throws Exception {
         switch (text(step, "do")) {
             case "batch" -> check(step, batch(step));
-            case "next" -> check(step, next(number(step, "times", 1)));
+            case "next" -> check(step, next(step, number(step, "times", 1)));
+            case "ping" -> check(step, outcome(() -> {
+                client.ping(timeout(step));
+                return List.of();
+            }));
             case "parallel_next" -> check(step, parallelNext(step));
             case "start" -> start(step);
             case "join" -> check(step, started.get(text(step, "as")).outcome.get(WAIT_SECONDS, TimeUnit.SECONDS));
             case "cancel" -> started.get(text(step, "as")).thread.interrupt();
             case "until" -> until(step);
             case "keep" -> keep(step);
-            case "new" -> check(step, other(step));
+            case "new" -> {
+                for (long made = 0; made < number(step, "times", 1); made++) {
+                    check(step, other(step));
+                }
+            }
             case "life" -> say("life " + number(step, "daemon", 0), "life");
             case "wait_held" -> awaitEvent("held");
             case "release" -> say("release " + number(step, "daemon", 0), null);
-            case "sleep" -> Thread.sleep(number(step, "ms", 0));
-            case "advance_clock" -> {
-                clock.ahead += number(step, "ms", 0);
-                awaitTimer();
+            case "idle" -> say("idle " + number(step, "daemon", 0), "idle");
+            case "sleep", "block" -> Thread.sleep(number(step, "ms", 0));
+            case "stop" -> say("stop " + number(step, "ms", 0), "stopped");
+            case "advance_clock" -> clock.ahead += number(step, "ms", 0);
+            case "stats" -> stats(step);
+            case "events" -> {
+                for (String kind : step.get("has") == null ? List.<String>of() : texts(step.get("has"))) {
+                    expect(happened.contains(kind), "no event " + kind + ": " + happened, null);
+                }
+                for (String kind : step.get("has_not") == null ? List.<String>of() : texts(step.get("has_not"))) {
+                    expect(!happened.contains(kind), "an event " + kind, null);
+                }
             }
-            case "close" -> client.close();
+            case "close" -> close(step);
+            case "drop" -> {
+                client = null;
+                for (int collections = 0; collections < 20; collections++) {
+                    System.gc();
+                    Thread.sleep(10);
+                }
+            }
             default -> throw new Mismatch("this test does not know the step", null);
         }
     }
 
-    /**
-     * Waits until the buffer's timer has looked, which takes 25 ms on a machine that is not busy.
-     */
-    private void awaitTimer() throws InterruptedException {
-        long enough = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(500);
-        while (buffer.isStocked() && System.nanoTime() - enough < 0) {
-            Thread.sleep(5);
+    private void stats(Map<?, ?> step) throws Mismatch {
+        Stats stats = client.stats();
+        Map<String, Long> figures = Map.of("calls", stats.calls(), "retries", stats.retries(), "refusals",
+            stats.refusals(), "failures", stats.failures(), "ids", stats.ids());
+        for (Map.Entry<String, Long> figure : figures.entrySet()) {
+            Object due = step.get(figure.getKey());
+            expect(due == null || due.equals(figure.getValue()), figure + ", and " + due + " were due", null);
         }
+        if (step.get("endpoint") instanceof String endpoint) {
+            expect(stats.endpoint().orElse("").contains(bare(endpoint)), "connected to " + stats.endpoint(), null);
+        }
+    }
+
+    private void close(Map<?, ?> step) throws Exception {
+        SnowbankClient closed = client;
+        FutureTask<Outcome> task = new FutureTask<>(() -> outcome(() -> {
+            if (step.get("timeout_ms") == null) {
+                closed.close();
+            } else {
+                closed.close(timeout(step));
+            }
+            return List.of();
+        }));
+        Thread thread = Core.thread("closing", task);
+        thread.start();
+        if (step.get("as") == null) {
+            check(step, task.get(WAIT_SECONDS, TimeUnit.SECONDS));
+        } else {
+            started.put(text(step, "as"), new Background(thread, task));
+        }
+    }
+
+    private Duration timeout(Map<?, ?> step) {
+        Object timeout = step.get("timeout_ms");
+        return ms(timeout == null ? ((Map<?, ?>) script.get("options")).get("timeout_ms") : timeout);
+    }
+
+    /** Puts the addresses of the endpoints into a text. */
+    private String bare(String text) {
+        List<String> endpoints = texts(script.get("endpoints"));
+        for (int index = 0; index < endpoints.size(); index++) {
+            text = text.replace("$" + index, endpoints.get(index).replaceFirst("^(tls|unix):", ""));
+        }
+        return text;
     }
 
     private void say(String word, String event) throws Exception {
@@ -181,8 +237,8 @@ final class ConformancePlay implements AutoCloseable {
     }
 
     private void start(Map<?, ?> step) throws InterruptedException {
-        FutureTask<Outcome> task = new FutureTask<>(() -> step.get("count") == null ? next(1) : batch(step));
-        Thread thread = Shared.daemonThread(task, "started");
+        FutureTask<Outcome> task = new FutureTask<>(() -> step.get("count") == null ? next(step, 1) : batch(step));
+        Thread thread = Core.thread("started", task);
         thread.start();
         started.put(text(step, "as"), new Background(thread, task));
         // Starts are sent in their order.
@@ -190,32 +246,14 @@ final class ConformancePlay implements AutoCloseable {
     }
 
     private Outcome batch(Map<?, ?> step) {
-        return outcome(() -> {
-            BatchRequest request = BatchRequest.of(((Number) step.get("count")).longValue());
-            if (step.get("source") instanceof String source) {
-                request = request.source(source);
-            }
-            if (Boolean.TRUE.equals(step.get("explicit"))) {
-                request = request.explicit();
-            }
-            if (Boolean.TRUE.equals(step.get("partial"))) {
-                request = request.partial();
-            }
-            if (step.get("max_wait_ms") != null) {
-                request = request.maxWait(Duration.ofMillis(number(step, "max_wait_ms", 0)));
-            }
-            if (step.get("timeout_ms") != null) {
-                request = request.timeout(Duration.ofMillis(number(step, "timeout_ms", 0)));
-            }
-            return client.batch(request).stream().boxed().toList();
-        });
+        return outcome(() -> java.util.Arrays.stream(client.batch(number(step, "count", 0), timeout(step))).boxed().toList());
     }
 
-    private Outcome next(long times) {
+    private Outcome next(Map<?, ?> step, long times) {
         List<Long> ids = new ArrayList<>();
         Outcome outcome = outcome(() -> {
             for (long draw = 0; draw < times; draw++) {
-                ids.add(buffer.next());
+                ids.add(step.get("timeout_ms") == null ? client.next() : client.next(timeout(step)));
             }
             return ids;
         });
@@ -226,7 +264,7 @@ final class ConformancePlay implements AutoCloseable {
         return outcome(() -> {
             ExecutorService threads = Executors.newCachedThreadPool();
             try {
-                Callable<Outcome> draw = () -> next(number(step, "count", 1));
+                Callable<Outcome> draw = () -> next(Map.of(), number(step, "count", 1));
                 List<Callable<Outcome>> draws =
                     java.util.Collections.nCopies((int) number(step, "threads", 1), draw);
                 List<Long> ids = new ArrayList<>();
@@ -273,45 +311,72 @@ final class ConformancePlay implements AutoCloseable {
         return outcome(() -> {
             Object endpoints = step.get("endpoints");
             Object options = step.get("options");
-            new SnowbankClient(options(texts(endpoints == null ? script.get("endpoints") : endpoints),
-                options == null ? Map.of() : (Map<?, ?>) options)).close();
-            return List.of();
+            try (SnowbankClient made = new SnowbankClient(options(texts(endpoints == null ? script.get("endpoints") : endpoints),
+                    options == null ? Map.of() : (Map<?, ?>) options))) {
+                long count = number(step, "count", 0);
+                return count == 0 ? List.of() : java.util.Arrays.stream(made.batch(count)).boxed().toList();
+            }
         });
     }
 
     private ClientOptions options(List<String> endpoints, Map<?, ?> added) {
         Map<Object, Object> all = new HashMap<>((Map<?, ?>) script.get("options"));
         all.putAll(added);
-        ClientOptions options = ClientOptions.to(endpoints);
-        options.clock = clock;
+        ClientOptions options = ClientOptions.to(endpoints.toArray(new String[0]));
+        Set<String> into = happened;
+        options.listener(new SnowbankListener() {
+            @Override
+            public void connected(String endpoint) {
+                into.add("connected");
+            }
+
+            @Override
+            public void failed(String endpoint, SnowbankException reason) {
+                into.add("failed");
+            }
+
+            @Override
+            public void refused(String endpoint, SnowbankException refusal) {
+                into.add("refused");
+            }
+
+            @Override
+            public void collision(String one, String other, SnowbankException collision) {
+                into.add("collision");
+            }
+
+            @Override
+            public void collisionOver(String one, String other) {
+                into.add("collision_over");
+            }
+        });
+        options.limits.clock = clock;
         all.forEach((name, value) -> {
             switch ((String) name) {
                 case "timeout_ms" -> options.timeout(ms(value));
-                case "connect_timeout_ms" -> options.connectTimeout(ms(value));
-                case "answer_timeout_ms" -> options.answerTimeout(ms(value));
+                case "source" -> options.source((String) value);
                 case "token" -> options.token((String) value);
-                case "ca_file" -> options.tlsCa(Path.of((String) value));
-                case "cert_file" ->
-                    options.tlsCertificate(Path.of((String) value), Path.of((String) all.get("key_file")));
+                case "token_file" -> options.tokenFile(Path.of((String) value));
+                case "ca_file" -> options.caFile(Path.of((String) value));
+                case "cert_file" -> options.certFile(Path.of((String) value));
+                case "key_file" -> options.keyFile(Path.of((String) value));
+                case "server_name" -> options.serverName((String) value);
                 case "take_turns" -> options.takeTurns((Boolean) value);
                 case "prefer_first" -> options.preferFirst((Boolean) value);
-                case "key_file", "max_age_ms", "max_batch" -> { }
+                case "limits" -> limits(options.limits, (Map<?, ?>) value);
                 default -> throw new AssertionError("this test does not know the option " + name);
             }
         });
         return options;
     }
 
-    private IdsOptions bufferOptions() {
-        IdsOptions options = IdsOptions.defaults();
-        Map<?, ?> all = (Map<?, ?>) script.get("options");
-        if (all.get("max_age_ms") != null) {
-            options = options.maxAge(ms(all.get("max_age_ms")));
-        }
-        if (all.get("max_batch") != null) {
-            options = options.maxBatch(((Long) all.get("max_batch")).intValue());
-        }
-        return options;
+    private static void limits(ClientOptions.Limits limits, Map<?, ?> given) {
+        limits.connectMs = ((Long) given.get("connect_ms")).intValue();
+        limits.resolveMs = limits.connectMs;
+        limits.acceptMs = limits.connectMs;
+        limits.answerMs = (Long) given.get("answer_ms");
+        limits.firstRoundMs = (Long) given.get("first_round_ms");
+        limits.roundMs = (Long) given.get("round_ms");
     }
 
     private static Outcome outcome(java.util.function.Supplier<List<Long>> call) {
@@ -362,13 +427,8 @@ final class ConformancePlay implements AutoCloseable {
         expect(error != null, "it succeeded", null);
         List<String> kinds = wanted instanceof String one ? List.of(one) : texts(wanted);
         expect(kinds.contains(kind(error)), "it failed as " + kind(error) + ": " + error, error);
-        List<String> endpoints = texts(script.get("endpoints"));
         for (String mention : step.get("mentions") == null ? List.<String>of() : texts(step.get("mentions"))) {
-            String text = mention;
-            for (int index = 0; index < endpoints.size(); index++) {
-                text = text.replace("$" + index, endpoints.get(index).replaceFirst("^(tls|unix):", ""));
-            }
-            expect(error.getMessage().contains(text), "the message is " + error.getMessage(), error);
+            expect(error.getMessage().contains(bare(mention)), "the message is " + error.getMessage(), error);
         }
         if (step.get("retry_after_ms") instanceof Long retryAfter) {
             Duration found = ((SnowbankException) error).retryAfter().orElse(null);
@@ -378,8 +438,7 @@ final class ConformancePlay implements AutoCloseable {
 
     private static String kind(RuntimeException error) {
         if (error instanceof IllegalArgumentException) {
-            boolean isTls = error.getMessage().matches("(?s)(the .* file .*\\.pem .*|a client certificate needs .*)");
-            return isTls ? "tls" : "bad_argument";
+            return error.getMessage().contains("TLS") ? "tls" : "bad_argument";
         }
         if (error instanceof IllegalStateException) {
             return "closed";
@@ -390,13 +449,8 @@ final class ConformancePlay implements AutoCloseable {
         return switch (known.reason()) {
             case REFUSED -> known.codeNumber() > 10 ? "refused" : known.code().orElseThrow();
             case DEADLINE -> "timeout";
-            case UNREACHABLE -> "unreachable";
-            case LOST -> "lost";
-            case PROTOCOL -> "foreign_protocol";
-            case NO_SUCH_SOURCE -> "unknown_source";
-            case WENT_BACK -> "went_back";
-            case SAME_WORKER_IDS -> "same_worker_ids";
-            case INTERRUPTED -> "interrupted";
+            case COLLISION -> "collision";
+            default -> known.reason().toString();
         };
     }
 

@@ -2,165 +2,134 @@ package snowbank.client;
 
 import java.io.DataInputStream;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.IntFunction;
 
-/** A daemon that counts up, on an address of this machine. */
+/** Answers as a daemon does, with IDs that count up. Each has an instance of its own. */
 final class FakeDaemon implements AutoCloseable {
-    private static final int MAX_IDS = 1_000_000;
+    private static final AtomicInteger MADE = new AtomicInteger();
+    /** The distance between the first IDs of fake daemons. */
+    private static final long STEP = 1_000_000_000;
 
-    final AtomicInteger requests = new AtomicInteger();
-    final AtomicInteger connections = new AtomicInteger();
-    /** The replies to INFO that were sent. */
-    final AtomicInteger greetings = new AtomicInteger();
-    final AtomicLong nextId;
-    private final InetSocketAddress address;
-    /** How long each request is held. The next one of its connection is read only then. */
-    volatile long holdMillis;
-    /** Whether requests for IDs end their connection. */
-    volatile boolean hangsUp;
-    private volatile String info;
-    private volatile String nextInfo;
-    private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
-    private volatile ServerSocket listener;
+    final int number = MADE.incrementAndGet();
+    final AtomicLong lastId = new AtomicLong(number * STEP);
+    final Set<Socket> open = ConcurrentHashMap.newKeySet();
+    final List<Long> counts = new CopyOnWriteArrayList<>();
+    final List<Integer> waits = new CopyOnWriteArrayList<>();
+    final List<String> sources = new CopyOnWriteArrayList<>();
+    final List<String> tokens = new CopyOnWriteArrayList<>();
+    volatile long[] claims = {};
+    volatile int goodForMs = 60_000;
+    volatile boolean isSilent;
+    /** Answers NEXT with the given tag instead, if it is set. */
+    volatile IntFunction<byte[]> onNext;
+    private final ServerSocket listener;
 
-    FakeDaemon(String ip, int port, long firstId) throws IOException {
-        this(ip, port, firstId, "[{\"index\":0,\"name\":\"default\"}]");
-    }
-
-    FakeDaemon(String ip, int port, long firstId, String sources) throws IOException {
-        nextId = new AtomicLong(firstId);
-        info = info(sources);
-        listener = listen(new InetSocketAddress(InetAddress.getByName(ip), port));
-        address = (InetSocketAddress) listener.getLocalSocketAddress();
-        accept();
-    }
-
-    /** Sets the sources that it has once it has greeted a client. */
-    void setSourcesAfterGreeting(String sources) {
-        nextInfo = info(sources);
-    }
-
-    private String info(String sources) {
-        return "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"" + System.identityHashCode(this)
-            + "\",\"sources\":" + sources + "}";
-    }
-
-    int port() {
-        return address.getPort();
-    }
-
-    String endpoint() {
-        return address.getAddress().getHostAddress() + ":" + port();
-    }
-
-    /** Ends every connection, and refuses further ones. */
-    void stop() throws IOException {
-        listener.close();
-        hangUp();
-    }
-
-    /** Ends every connection. */
-    void hangUp() throws IOException {
-        for (Socket socket : sockets) {
-            socket.close();
-        }
-    }
-
-    void start() throws IOException {
-        listener = listen(address);
-        accept();
-    }
-
-    @Override
-    public void close() throws IOException {
-        stop();
-    }
-
-    private static ServerSocket listen(InetSocketAddress address) throws IOException {
-        ServerSocket listener = new ServerSocket();
-        listener.setReuseAddress(true);
-        listener.bind(address);
-        return listener;
-    }
-
-    private void accept() {
-        ServerSocket listening = listener;
-        Shared.daemonThread(() -> {
+    FakeDaemon() throws IOException {
+        listener = new ServerSocket(0, 100, InetAddress.getLoopbackAddress());
+        Core.thread("fake", () -> {
             try {
                 while (true) {
-                    Socket socket = listening.accept();
-                    sockets.add(socket);
-                    if (listening.isClosed()) {
-                        // It came while the listener was being closed.
-                        socket.close();
-                        return;
-                    }
-                    connections.incrementAndGet();
-                    Shared.daemonThread(() -> serve(socket), "fake-connection").start();
+                    Socket socket = listener.accept();
+                    open.add(socket);
+                    Core.thread("fake", () -> serve(socket)).start();
                 }
-            } catch (IOException stopped) {
-                // No further connections.
+            } catch (IOException closed) {
+                // The test is over.
             }
-        }, "fake-daemon").start();
+        }).start();
+    }
+
+    String address() {
+        return "127.0.0.1:" + listener.getLocalPort();
+    }
+
+    boolean owns(long id) {
+        return id / STEP == number;
     }
 
     private void serve(Socket socket) {
         try (socket) {
-            socket.setTcpNoDelay(true);
             DataInputStream in = new DataInputStream(socket.getInputStream());
             while (true) {
-                byte[] frame = in.readNBytes(Integer.reverseBytes(in.readInt()));
-                answer(ByteBuffer.wrap(frame).order(ByteOrder.LITTLE_ENDIAN), socket.getOutputStream());
+                int length = Integer.reverseBytes(in.readInt());
+                ByteBuffer request = ByteBuffer.wrap(in.readNBytes(length)).order(ByteOrder.LITTLE_ENDIAN);
+                byte[] answer = answer(request.get() & 0xff, request.getShort(2) & 0xffff, request.position(4));
+                socket.getOutputStream().write(answer);
             }
-        } catch (IOException | InterruptedException ended) {
-            sockets.remove(socket);
+        } catch (IOException closed) {
+            open.remove(socket);
         }
     }
 
-    private void answer(ByteBuffer request, OutputStream out) throws IOException, InterruptedException {
-        byte kind = request.get();
-        request.get();
-        short tag = request.getShort();
-        switch (kind) {
-            case 0x01 -> {
-                requests.incrementAndGet();
-                if (hangsUp) {
-                    throw new IOException("hangs up");
-                }
-                Thread.sleep(holdMillis);
-                int count = request.getInt();
-                ByteBuffer runs = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
-                runs.putLong(nextId.getAndAdd(count)).putInt(count).putInt(1);
-                send(out, Frame.RUNS, tag, runs.array());
+    private byte[] answer(int kind, int tag, ByteBuffer body) {
+        if (kind == Wire.HELLO) {
+            tokens.add(text(body.position(body.position() + 10)));
+            ByteBuffer welcome = Wire.head(Wire.WELCOME, 0, tag, 16 + 8 * claims.length).put((byte) 1).put((byte) 0)
+                .putShort((short) goodForMs).putInt(1_000_000).putLong(number);
+            for (long claim : claims) {
+                welcome.putLong(claim);
             }
-            case 0x02 -> {
-                send(out, Frame.INFO, tag, info.getBytes(StandardCharsets.UTF_8));
-                info = nextInfo == null ? info : nextInfo;
-                greetings.incrementAndGet();
-            }
-            case 0x03 -> {
-                byte[] body = new byte[request.remaining()];
-                request.get(body);
-                send(out, Frame.PONG, tag, body);
-            }
-            default -> throw new IOException("kind " + kind);
+            return welcome.array();
+        }
+        if (kind == Wire.NEXT) {
+            counts.add((long) body.getInt());
+            waits.add((int) body.getShort());
+            sources.add(text(body));
+        }
+        IntFunction<byte[]> script = onNext;
+        if (isSilent) {
+            return new byte[0];
+        }
+        if (kind == Wire.PING) {
+            return Wire.head(Wire.PONG, 0, tag, 0).array();
+        }
+        if (kind == Wire.INFO) {
+            byte[] info = "{\"name\": \"fake\"}".getBytes();
+            return Wire.head(Wire.JSON, 0, tag, info.length).put(info).array();
+        }
+        if (script != null) {
+            return script.apply(tag);
+        }
+        int count = (int) (long) counts.get(counts.size() - 1);
+        return run(tag, lastId.getAndAdd(count) + 1, count);
+    }
+
+    private static String text(ByteBuffer body) {
+        byte[] text = new byte[body.remaining()];
+        body.get(text);
+        return new String(text);
+    }
+
+    static byte[] run(int tag, long first, int count) {
+        return Wire.head(Wire.RUNS, 0, tag, 16).putLong(first).putInt(count).putInt(1).array();
+    }
+
+    static byte[] error(int tag, int code, int action, int retryAfterMs, String message) {
+        byte[] text = message.getBytes();
+        return Wire.head(Wire.ERROR, 0, tag, 8 + text.length).putShort((short) code).put((byte) action).put((byte) 0)
+            .putInt(retryAfterMs).put(text).array();
+    }
+
+    void drop() throws IOException {
+        for (Socket socket : open) {
+            socket.close();
         }
     }
 
-    private static void send(OutputStream out, int kind, short tag, byte[] body) throws IOException {
-        ByteBuffer frame = ByteBuffer.allocate(8 + body.length).order(ByteOrder.LITTLE_ENDIAN);
-        frame.putInt(4 + body.length).put((byte) kind).put((byte) 0).putShort(tag).put(body);
-        out.write(frame.array());
+    @Override
+    public void close() throws IOException {
+        listener.close();
+        drop();
     }
 }

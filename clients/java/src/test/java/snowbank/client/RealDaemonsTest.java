@@ -27,13 +27,19 @@ class RealDaemonsTest {
     @TempDir
     Path folder;
 
+    private static ClientOptions patient(Daemon one, Daemon other) {
+        ClientOptions options = ClientOptions.to(one.address(), other.address()).timeout(PATIENCE);
+        options.limits.connectMs = 60_000;
+        options.limits.answerMs = 60_000;
+        return options;
+    }
+
     /** A call that waited for a daemon's time to connect or to answer would pass its deadline. */
     @Test
     void killedDaemonRepeatsNoId() throws Exception {
         try (Daemon one = new Daemon(folder, 1);
                 Daemon other = new Daemon(folder, 2);
-                SnowbankClient client = new SnowbankClient(ClientOptions.to(one.address(), other.address())
-                    .timeout(PATIENCE).connectTimeout(Duration.ofMinutes(1)).answerTimeout(Duration.ofMinutes(1)))) {
+                SnowbankClient client = new SnowbankClient(patient(one, other))) {
             Drawing drawing = new Drawing(client, 4);
             for (Daemon killed : List.of(one, other, one, other)) {
                 drawing.awaitMore(2_000);
@@ -52,7 +58,7 @@ class RealDaemonsTest {
         try (Daemon one = new Daemon(folder, 1);
                 Daemon other = new Daemon(folder, 2);
                 SnowbankClient client =
-                    new SnowbankClient(ClientOptions.to(one.address(), other.address()).timeout(PATIENCE))) {
+                    new SnowbankClient(ClientOptions.to(one.address(), other.address()).timeout(PATIENCE).preferFirst(true))) {
             Drawing drawing = new Drawing(client, 2);
             drawing.awaitMore(2_000);
             one.signal("STOP");
@@ -74,7 +80,7 @@ class RealDaemonsTest {
             Map<?, ?> first = (Map<?, ?>) Json.parse(lines.readLine());
             List<String> endpoints = new ArrayList<>();
             ((List<?>) first.get("endpoints")).forEach(endpoint -> endpoints.add((String) endpoint));
-            try (SnowbankClient client = new SnowbankClient(ClientOptions.to(endpoints).timeout(TIMEOUT))) {
+            try (SnowbankClient client = new SnowbankClient(ClientOptions.to(endpoints.toArray(new String[0])).timeout(TIMEOUT))) {
                 Drawing drawing = new Drawing(client, 4);
                 drawing.mayFail = true;
                 String line = lines.readLine();
@@ -124,7 +130,7 @@ class RealDaemonsTest {
                 while (!isOver.get()) {
                     long began = System.nanoTime();
                     try {
-                        long[] ids = inBatches ? client.batch(BATCH).toArray() : new long[] {client.next()};
+                        long[] ids = inBatches ? client.batch(BATCH) : new long[] {client.next()};
                         for (long id : ids) {
                             assertTrue(seen.add(id), "the ID " + id + " came twice");
                         }

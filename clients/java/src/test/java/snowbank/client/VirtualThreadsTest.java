@@ -63,7 +63,7 @@ class VirtualThreadsTest {
             long id = client.next();
             assertTrue(id > last && seen.add(id), "the ID " + id + " after " + last);
             last = id;
-            for (long of : client.batch(BATCH).toArray()) {
+            for (long of : client.batch(BATCH)) {
                 assertTrue(seen.add(of), "the ID " + of + " came twice");
             }
         }
@@ -76,10 +76,11 @@ class VirtualThreadsTest {
      */
     @Test
     void closeEndsThousandsThatWait() throws Exception {
-        try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1)) {
-            daemon.holdMillis = HOUR.toMillis();
-            SnowbankClient client = new SnowbankClient(ClientOptions.to(daemon.endpoint())
-                .timeout(HOUR).answerTimeout(HOUR).maxQueued(1_000));
+        try (FakeDaemon daemon = new FakeDaemon()) {
+            daemon.isSilent = true;
+            ClientOptions options = ClientOptions.to(daemon.address()).timeout(HOUR);
+            options.limits.answerMs = HOUR.toMillis();
+            SnowbankClient client = new SnowbankClient(options);
             CountDownLatch started = new CountDownLatch(THREADS);
             List<Future<?>> callers = new ArrayList<>();
             for (int caller = 0; caller < THREADS; caller++) {

@@ -1,0 +1,370 @@
+package snowbank
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// inFlightMax is the most requests that are sent ahead of their replies. A daemon reads some
+	// 500 in a turn.
+	inFlightMax = 1_024
+	// askedWait is the wait that a NEXT request carries, unless the call says another one.
+	askedWait = time.Second
+	// retryAfterCap is the most that counts of a refusal's time: a daemon may be back earlier.
+	retryAfterCap = time.Second
+	// stayMin keeps a daemon that says "stay" without a time from being asked in a loop.
+	stayMin = time.Millisecond
+	// longestPause is more than any wait between two tries.
+	longestPause = time.Hour
+)
+
+// call is a request with one deadline over all of its tries.
+type call struct {
+	request
+	// ctx ends with the deadline, which moves on while calls wait for a fetch.
+	ctx      context.Context
+	deadline func() time.Time
+	allowed  time.Duration
+	began    time.Time
+	tries    int
+	// refused has the refusals that outlast the deadline.
+	refused map[*endpoint]*RefusedError
+}
+
+// call begins a call whose deadline is the context's or Options.Timeout, whichever is earlier.
+func (c *core) call(parent context.Context, r request) (*call, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(parent, c.options.Timeout)
+	deadline, _ := ctx.Deadline()
+	now := time.Now()
+	return &call{request: r, ctx: ctx, deadline: func() time.Time { return deadline },
+		allowed: deadline.Sub(now), began: now}, cancel
+}
+
+// ended returns why a call can get nothing any more: the client is closed, it has found a
+// collision, or the call is cancelled or late.
+func (c *core) ended(k *call) error {
+	if err := c.problem(); err != nil {
+		return err
+	}
+	switch err := k.ctx.Err(); err {
+	case context.DeadlineExceeded:
+		return &DeadlineError{Allowed: k.allowed, Reasons: c.reasons()}
+	default:
+		return err
+	}
+}
+
+// pause waits before the next try.
+func (c *core) pause(k *call, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+	case <-k.ctx.Done():
+	}
+	return c.ended(k)
+}
+
+// reply is what a request got.
+type reply struct {
+	ids     []int64
+	goodFor time.Duration
+	arrived moment
+	err     error
+}
+
+// try asks once. It returns the reply or the call's error, or neither and how long the lane cannot
+// be asked.
+func (l *lane) try(k *call) (got *reply, wait time.Duration, err error) {
+	c := l.core
+	conn, dialing, rest := l.connected()
+	if dialing != nil {
+		select {
+		case <-dialing.done:
+			err = dialing.told
+		case <-c.ctx.Done():
+		case <-k.ctx.Done():
+		}
+	}
+	if conn == nil {
+		return nil, rest, err
+	}
+	if k.tries++; k.tries > 1 {
+		c.counts.retries.Add(1)
+	}
+	got = conn.ask(k)
+	switch refused, isRefusal := got.err.(*RefusedError); {
+	case got.err == nil:
+		l.note(conn.endpoint, nil)
+		c.counts.calls.Add(1)
+		return got, 0, c.problem()
+	case isRefusal:
+		wait, err = l.obey(k, conn, refused)
+	}
+	return nil, wait, err
+}
+
+// obey does what a refusal says.
+func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time.Duration, err error) {
+	l.core.failed(conn.label, refused)
+	if !refused.isRetried() {
+		return 0, refused
+	}
+	left := time.Until(k.deadline())
+	isLate := refused.RetryAfter > left
+	if isLate {
+		k.refused[conn.endpoint] = refused
+		if !l.core.hasOthers(k, conn.endpoint) {
+			return 0, k.soonest()
+		}
+	}
+	if refused.Action == Leave || isLate {
+		if l.leave(conn, refused) {
+			conn.end(errLeft)
+		}
+		return 0, nil
+	}
+	l.note(conn.endpoint, refused)
+	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
+	return wait + time.Duration(random(int64(min(wait, (left-wait)/2)))), nil
+}
+
+// soonest returns the refusal with the shortest time to wait.
+func (k *call) soonest() (soonest *RefusedError) {
+	for _, refused := range k.refused {
+		if soonest == nil || refused.RetryAfter < soonest.RetryAfter {
+			soonest = refused
+		}
+	}
+	return soonest
+}
+
+// sent is a request in the row of expected replies.
+type sent struct {
+	tag     uint16
+	wait    time.Duration
+	collect collector
+	// due is when the daemon could read it: when it was sent, or the reply before it had ended.
+	due moment
+	// isBegun is true once a byte of the reply has come.
+	isBegun bool
+	// reply has room for the one reply, so that nobody waits for a call that has gone.
+	reply  chan *reply
+	isGone atomic.Bool
+}
+
+// connection is a connection to a daemon. Replies come in the order of the requests. A call that is
+// cancelled or late keeps its place in the row: its reply is read and dropped.
+//
+// A goroutine reads and another one writes, until the connection ends.
+type connection struct {
+	core     *core
+	lane     *lane
+	endpoint *endpoint
+	label    string
+	socket   net.Conn
+	reader   *bufio.Reader
+	welcome
+	// slots bounds the row.
+	slots chan struct{}
+	// wake tells the writer that there is output.
+	wake chan struct{}
+	// done is closed when the connection has ended and the lane knows it.
+	done chan struct{}
+
+	mu      sync.Mutex
+	row     []*sent
+	output  []byte
+	lastTag uint16
+	isEnded bool
+}
+
+// errLeft is the end of a connection that its client has left.
+var errLeft = errors.New("the client has left the connection")
+
+// start makes a greeted connection that of a lane.
+func (c *connection) start(l *lane, e *endpoint) {
+	c.lane, c.endpoint, c.lastTag = l, e, helloTag
+	c.slots, c.wake, c.done = make(chan struct{}, inFlightMax), make(chan struct{}, 1), make(chan struct{})
+	c.socket.SetDeadline(time.Time{})
+	go c.read()
+	go c.write()
+}
+
+// ask sends a request and waits for its reply, but not longer than its call.
+func (c *connection) ask(k *call) *reply {
+	select {
+	case c.slots <- struct{}{}:
+	case <-c.done:
+		return &reply{err: errLeft}
+	case <-k.ctx.Done():
+		return &reply{err: k.ctx.Err()}
+	}
+	s := c.enter(k)
+	if s == nil {
+		// Once the lane knows, it takes another connection.
+		<-c.done
+		return &reply{err: errLeft}
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case got := <-s.reply:
+		return got
+	case <-k.ctx.Done():
+		s.isGone.Store(true)
+		return &reply{err: k.ctx.Err()}
+	}
+}
+
+// enter puts a request into the row and the output. It returns nil if the connection has ended.
+func (c *connection) enter(k *call) *sent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isEnded {
+		return nil
+	}
+	// Tags count from 1 to 65535 and start again. Far fewer requests are in the row.
+	if c.lastTag++; c.lastTag == 0 {
+		c.lastTag++
+	}
+	s := &sent{tag: c.lastTag, due: c.core.times.now(), reply: make(chan *reply, 1), collect: collector{asked: k.request}}
+	if k.kind == kindNext {
+		s.wait = max(0, min(k.maxWait, time.Until(k.deadline())))
+	}
+	if k.isFetch && k.count > c.maxCount {
+		s.collect.asked.count = c.maxCount
+	}
+	c.output = appendRequest(c.output, s.tag, s.collect.asked, c.core.options.Source, s.wait)
+	if c.row = append(c.row, s); len(c.row) == 1 {
+		c.armStall()
+	}
+	return s
+}
+
+// write sends the output. After a failure the reader goes on: the daemon's last words count more.
+func (c *connection) write() {
+	var spare []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		case <-c.core.ctx.Done():
+			c.end(ErrClosed)
+			return
+		}
+		c.mu.Lock()
+		output := c.output
+		c.output = spare[:0]
+		c.mu.Unlock()
+		c.socket.Write(output)
+		spare = output
+	}
+}
+
+// read takes replies until the connection ends.
+func (c *connection) read() {
+	for {
+		f, err := readFrame(c.reader)
+		if err == nil {
+			err = c.take(&f)
+		}
+		if err != nil {
+			c.end(failure(c.label, ErrLost, "it did not answer", err))
+			return
+		}
+	}
+}
+
+// Read reads from the socket. The daemon gets another while for the rest of a reply that has begun.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.socket.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n > 0 && len(c.row) > 0 {
+		front := c.row[0]
+		if !front.isBegun && c.core.times.now().since(front.due) > front.wait+c.core.times.answer {
+			// A program that was stopped reads a reply later than it came. Nobody knows how old it is.
+			return 0, errors.New("its answer was read too late")
+		}
+		front.isBegun = true
+		c.armStall()
+	}
+	return n, err
+}
+
+// armStall sets the time when the daemon counts as stalled: an answer's limit after the wait
+// without a byte of the reply, or after its last byte. The lock must be held.
+func (c *connection) armStall() {
+	var at time.Time
+	if len(c.row) > 0 {
+		if at = time.Now().Add(c.core.times.answer); !c.row[0].isBegun {
+			at = at.Add(c.row[0].wait)
+		}
+	}
+	c.socket.SetReadDeadline(at)
+}
+
+// take gives a frame to the oldest request.
+func (c *connection) take(f *frame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.kind == kindError && f.tag == 0 {
+		return f.refusal(c.label)
+	}
+	if len(c.row) == 0 {
+		return breachf("a frame that answers no request")
+	}
+	front, now := c.row[0], c.core.times.now()
+	if f.tag != front.tag {
+		return breachf("a reply with tag %d where %d is due", f.tag, front.tag)
+	}
+	got := &reply{goodFor: c.goodFor, arrived: now}
+	if f.kind == kindError && front.collect.kind == 0 {
+		got.err = f.refusal(c.label)
+	} else if isDone, err := front.collect.add(f); err != nil || !isDone {
+		return err
+	}
+	got.ids = front.collect.ids
+	if front.isGone.Load() {
+		c.core.counts.dropped.Add(uint64(len(got.ids)))
+	}
+	c.row[0] = nil
+	if c.row = c.row[1:]; len(c.row) > 0 {
+		// The daemon may read the next one now.
+		c.row[0].due, c.row[0].isBegun = now, c.reader.Buffered() > 0
+	}
+	c.armStall()
+	<-c.slots
+	front.reply <- got
+	return nil
+}
+
+// end closes the connection. The requests in the row fail, and their calls try again.
+func (c *connection) end(reason error) {
+	c.mu.Lock()
+	isEnded, row := c.isEnded, c.row
+	c.isEnded, c.row = true, nil
+	c.mu.Unlock()
+	if isEnded {
+		return
+	}
+	c.socket.Close()
+	if c.lane.leave(c, reason) && reason != ErrClosed {
+		c.core.failed(c.label, reason)
+	}
+	close(c.done)
+	for _, s := range row {
+		s.reply <- &reply{err: reason}
+	}
+}

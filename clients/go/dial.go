@@ -1,0 +1,224 @@
+package snowbank
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sort"
+	"strings"
+	"syscall"
+)
+
+// place is an endpoint's address, and where its last connection went.
+type place struct {
+	address
+	// lastIP is what the name resolved to for the last try. One dial at a time uses it.
+	lastIP string
+}
+
+// dial connects to an endpoint and greets its daemon. Each part has its limit.
+func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.times.connect)
+	defer cancel()
+	conn := &connection{core: c, label: p.text}
+	ips, err := c.resolve(ctx, p)
+	for _, ip := range ips {
+		if p.lastIP = ip; p.isName {
+			conn.label = fmt.Sprintf("%s (%s)", p.text, ip)
+		}
+		if conn.socket, err = c.connect(ctx, p, ip); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, failure(conn.label, ErrUnreachable, "it did not accept the connection", err)
+	}
+	deadline, _ := ctx.Deadline()
+	conn.socket.SetDeadline(deadline)
+	greeted := make(chan struct{})
+	go func(socket net.Conn) {
+		select {
+		case <-c.ctx.Done():
+			socket.Close()
+		case <-greeted:
+		}
+	}(conn.socket)
+	err = conn.greet(ctx, p)
+	close(greeted)
+	if err != nil {
+		conn.socket.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// resolve returns the addresses of an endpoint in the order in which they are tried: the first time
+// from a random one on, and later from the one behind the last.
+func (c *core) resolve(ctx context.Context, p *place) ([]string, error) {
+	if !p.isName {
+		return []string{p.host}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.times.resolve)
+	defer cancel()
+	ips, err := c.times.lookup(ctx, p.host)
+	if err == nil && len(ips) == 0 {
+		err = errors.New("the name has no address")
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Resolvers change the order from one answer to the next.
+	sort.Strings(ips)
+	from := int(random(int64(len(ips))))
+	if p.lastIP != "" {
+		from = sort.SearchStrings(ips, p.lastIP+"\x00") % len(ips)
+	}
+	return append(ips[from:len(ips):len(ips)], ips[:from]...), nil
+}
+
+// connect opens the socket. TCP_NODELAY is Go's default.
+func (c *core) connect(ctx context.Context, p *place, ip string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: c.times.accept}
+	if p.path == "" {
+		return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, p.port))
+	}
+	// Go takes a leading @ for a name outside of the file system.
+	if strings.HasPrefix(p.path, "@") {
+		return dialer.DialContext(ctx, "unix", "./"+p.path)
+	}
+	return dialer.DialContext(ctx, "unix", p.path)
+}
+
+// greet encrypts the connection where the address says so, sends HELLO, and reads WELCOME.
+func (c *connection) greet(ctx context.Context, p *place) error {
+	if p.tls {
+		config, err := c.core.options.tlsConfig(p.host)
+		if err == nil {
+			encrypted := tls.Client(c.socket, config)
+			err = encrypted.HandshakeContext(ctx)
+			c.socket = encrypted
+		}
+		if err != nil {
+			return failure(c.label, ErrUnreachable, "it accepted the connection and did not finish the TLS handshake", err)
+		}
+	}
+	token, err := c.core.options.readToken()
+	if err != nil {
+		return failure(c.label, ErrUnreachable, "", err)
+	}
+	// A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
+	// failed write.
+	_, sendError := c.socket.Write(appendHello(nil, token))
+	c.reader = bufio.NewReader(c)
+	f, err := readFrame(c.reader)
+	switch {
+	case err == nil && f.kind == kindError:
+		return f.refusal(c.label)
+	case err == nil:
+		c.welcome, err = readWelcome(&f)
+	case sendError != nil:
+		err = sendError
+	case errors.Is(err, io.EOF):
+		return failure(c.label, ErrLost, "", errors.New("it closed the connection before its WELCOME"))
+	}
+	if err != nil {
+		return failure(c.label, ErrUnreachable,
+			"it accepted the connection and sent no WELCOME: does another program listen there, such as a Redis?", err)
+	}
+	return nil
+}
+
+// failure returns the error of an endpoint that failed for a reason of the network, of the
+// protocol or of time, whose words are late.
+func failure(label string, kind error, late string, err error) error {
+	reason := describe(err)
+	if breach, isBreach := err.(breach); isBreach {
+		return &EndpointError{Endpoint: label, Kind: ErrProtocol, Reason: string(breach)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		reason = late + " (no answer in time)"
+	}
+	return &EndpointError{Endpoint: label, Kind: kind, Reason: reason, cause: err}
+}
+
+// describe returns the reason of an error of the network in words, without the addresses that the
+// error names otherwise.
+func describe(err error) string {
+	var errno syscall.Errno
+	var name *net.DNSError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return "closed by the daemon"
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.As(err, &name):
+		return "the name cannot be looked up: " + name.Err
+	case errors.As(err, &record):
+		return "it does not speak TLS: write the address without tls:, if it may be read on its way"
+	default:
+		return oneLine(strings.TrimPrefix(err.Error(), "remote error: "))
+	}
+}
+
+// tlsConfig reads the files of the options.
+func (o *Options) tlsConfig(host string) (*tls.Config, error) {
+	// The zone of an IPv6 address means something on this machine only.
+	name, _, _ := strings.Cut(host, "%")
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
+	if o.ServerName != "" {
+		config.ServerName = o.ServerName
+	}
+	if o.CAFile != "" {
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, &OptionError{Option: "CAFile", Problem: err.Error(), cause: err}
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, optionError("CAFile", "%s holds no certificate in PEM", o.CAFile)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			problem := fmt.Sprintf("%q and KeyFile %q are no certificate with its key: %s", o.CertFile, o.KeyFile, err)
+			return nil, &OptionError{Option: "CertFile", Problem: problem, cause: err}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// readToken returns the token, or "" if there is none.
+func (o *Options) readToken() (string, error) {
+	if o.TokenFile == "" {
+		return o.token(), nil
+	}
+	text, err := os.ReadFile(o.TokenFile)
+	if err != nil {
+		return "", &OptionError{Option: "TokenFile", Problem: err.Error(), cause: err}
+	}
+	token := strings.TrimRight(string(text), "\r\n")
+	if token == "" {
+		return "", optionError("TokenFile", "%s holds no token; write it into its one line", o.TokenFile)
+	}
+	return token, tokenProblem("TokenFile", token)
+}
+
+func tokenProblem(option, token string) error {
+	if len(token) > tokenBytesMax {
+		return optionError(option, "the token has %d bytes; 1 to %d are allowed", len(token), tokenBytesMax)
+	}
+	if at := strings.IndexAny(token, "\r\n"); at >= 0 {
+		return optionError(option, "the token has the end of a line at byte %d of %d; remove it, or name its file as TokenFile",
+			at, len(token))
+	}
+	return nil
+}

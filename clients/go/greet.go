@@ -1,0 +1,140 @@
+package snowbank
+
+import (
+	"sync"
+	"time"
+)
+
+// infoShownMax is the most of an INFO reply that a CollisionError shows, in bytes.
+const infoShownMax = 600
+
+// claimants are two instances that claim one number, in the order of their endpoints.
+type claimants struct{ one, other, claim uint64 }
+
+// watch starts the rounds of a client with several endpoints, once.
+func (c *core) watch() {
+	if len(c.places) > 1 {
+		c.watching.Do(func() { go c.rounds() })
+	}
+}
+
+// rounds greets all endpoints again and again, and compares the claims of their daemons. Two that
+// share a claim in two rounds end all calls, until a round finds them gone.
+func (c *core) rounds() {
+	wait := time.Duration(random(int64(c.times.firstRound)))
+	var before map[claimants][2]int
+	for c.sleep(wait) {
+		all := c.round()
+		found := collisions(all)
+		c.judge(before, found, all)
+		if before, wait = found, c.times.roundEvery; len(found) > 0 {
+			wait = c.times.roundAgain
+		}
+		isFirst := c.options.PreferFirst
+		for index, conn := range all {
+			if conn == nil {
+				continue
+			}
+			if conn.socket.Close(); isFirst {
+				c.lanes[0].backTo(index)
+				isFirst = false
+			}
+		}
+	}
+}
+
+// round greets all endpoints at once. The connections of those that greeted are open.
+func (c *core) round() []*connection {
+	all := make([]*connection, len(c.places))
+	var left sync.WaitGroup
+	for i := range c.places {
+		left.Add(1)
+		go func(i int) {
+			defer left.Done()
+			all[i], _ = c.dial(c.ctx, &c.places[i])
+		}(i)
+	}
+	left.Wait()
+	return all
+}
+
+// collisions returns the pairs of different daemons that share a claim, with their indices.
+func collisions(all []*connection) map[claimants][2]int {
+	found := map[claimants][2]int{}
+	holders := map[uint64]int{}
+	for i, conn := range all {
+		if conn == nil {
+			continue
+		}
+		for _, claim := range conn.claims {
+			first, isHeld := holders[claim]
+			if !isHeld {
+				holders[claim] = i
+				continue
+			}
+			if one, other := all[first].instance, conn.instance; one != other {
+				found[claimants{one, other, claim}] = [2]int{first, i}
+			}
+		}
+	}
+	return found
+}
+
+// judge begins a collision if a pair was there in the round before, or ends the one that is over.
+func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
+	now := c.collision.Load()
+	for pair, indices := range found {
+		if _, isAgain := before[pair]; !isAgain {
+			continue
+		}
+		if now == nil {
+			err := &CollisionError{Claim: pair.claim}
+			for i, index := range indices {
+				err.Endpoints[i] = all[index].label
+				if err.Infos[i] = all[index].info(); len(err.Infos[i]) > infoShownMax {
+					err.Infos[i] = err.Infos[i][:infoShownMax] + "…"
+				}
+			}
+			c.collision.Store(err)
+			c.buffer.drop()
+			c.event(Event{Kind: Collision, Endpoint: err.Endpoints[0], Other: err.Endpoints[1], Err: err})
+		}
+		return
+	}
+	if now != nil {
+		c.collision.Store(nil)
+		c.event(Event{Kind: CollisionOver, Endpoint: now.Endpoints[0], Other: now.Endpoints[1]})
+	}
+}
+
+// sleep returns false if the client is closed meanwhile.
+func (c *core) sleep(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// info asks for INFO on a connection that nobody else uses.
+func (c *connection) info() string {
+	c.socket.SetDeadline(time.Now().Add(c.core.times.answer))
+	c.socket.Write(appendRequest(nil, helloTag+1, request{kind: kindInfo}, "", 0))
+	collect := collector{asked: request{kind: kindInfo}}
+	for {
+		f, err := readFrame(c.reader)
+		isDone := false
+		if err == nil {
+			isDone, err = collect.add(&f)
+		}
+		if err != nil {
+			return describe(err)
+		}
+		if isDone {
+			return oneLine(string(collect.json))
+		}
+	}
+}

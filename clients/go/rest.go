@@ -1,0 +1,190 @@
+package snowbank
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// endpoint is one of a lane, and how it has been. The lane's lock guards it.
+type endpoint struct {
+	place
+	// failures counts those since the last answered call. The back-off grows with them.
+	failures int
+	// restsUntil is when it may be asked again, and leftAt when it was left last.
+	restsUntil, leftAt time.Time
+	// reason is why it was left, or why a call waits.
+	reason error
+}
+
+// lane is a list of endpoints with one connection at a time. A client has one, and one for each
+// endpoint if it takes turns.
+type lane struct {
+	core *core
+
+	mu        sync.Mutex
+	endpoints []*endpoint
+	// current is the index of the endpoint that is connected, or that is next.
+	current    int
+	connection *connection
+	dialing    *dialing
+}
+
+// dialing is a dial in flight, which all calls without a connection wait for.
+type dialing struct {
+	done chan struct{}
+	// told is the refusal that the waiting calls fail with, if the daemon says so.
+	told error
+}
+
+// connected returns the lane's connection, or the dial to wait for, or how long all endpoints rest.
+func (l *lane) connected() (*connection, *dialing, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connection != nil || l.dialing != nil {
+		return l.connection, l.dialing, 0
+	}
+	next, rest, now := 0, time.Duration(0), time.Now()
+	for i := range l.endpoints {
+		at := (l.current + i) % len(l.endpoints)
+		if left := l.endpoints[at].restsUntil.Sub(now); i == 0 || left < rest {
+			next, rest = at, left
+		}
+		if rest <= 0 {
+			break
+		}
+	}
+	if rest > 0 {
+		return nil, nil, rest
+	}
+	l.current, l.dialing = next, &dialing{done: make(chan struct{})}
+	go l.dial(l.dialing, l.endpoints[next])
+	return nil, l.dialing, 0
+}
+
+func (l *lane) dial(d *dialing, e *endpoint) {
+	conn, err := l.core.dial(l.core.ctx, &e.place)
+	refused, isRefusal := err.(*RefusedError)
+	l.mu.Lock()
+	l.dialing = nil
+	if err == nil {
+		l.connection = conn
+		conn.start(l, e)
+	} else {
+		l.rest(e, err)
+	}
+	l.mu.Unlock()
+	if err == nil {
+		l.core.event(Event{Kind: Connected, Endpoint: conn.label})
+		l.core.watch()
+	} else {
+		l.core.failed(e.text, err)
+	}
+	if isRefusal && !refused.isRetried() {
+		d.told = err
+	}
+	close(d.done)
+}
+
+// rest leaves an endpoint alone: for a random time up to its back-off, or for the time that its
+// daemon asked for and up to as much again. The lock must be held.
+func (l *lane) rest(e *endpoint, reason error) {
+	limit := min(l.core.times.backoffMin<<min(e.failures, 16), l.core.times.backoffMax)
+	rest := time.Duration(random(int64(limit)))
+	if refused := (*RefusedError)(nil); errors.As(reason, &refused) && refused.RetryAfter > 0 {
+		asked := min(refused.RetryAfter, retryAfterCap)
+		rest = asked + time.Duration(random(int64(asked)))
+	}
+	e.failures++
+	e.reason, e.leftAt = reason, time.Now()
+	e.restsUntil = e.leftAt.Add(rest)
+	if l.endpoints[l.current] == e {
+		l.current = (l.current + 1) % len(l.endpoints)
+	}
+}
+
+// leave gives up a connection: because it has failed, or because its daemon said so. It returns
+// false if the lane has left it already.
+func (l *lane) leave(conn *connection, reason error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connection != conn {
+		return false
+	}
+	l.connection = nil
+	_, isRefusal := reason.(*RefusedError)
+	isFirst := conn.endpoint.failures == 0
+	if l.rest(conn.endpoint, reason); isRefusal && isFirst && len(l.endpoints) == 1 {
+		// It may be a balancer's name, with another daemon behind it.
+		conn.endpoint.restsUntil = time.Time{}
+	}
+	return true
+}
+
+// note keeps what an endpoint said to a call: nil is an answer.
+func (l *lane) note(e *endpoint, reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.reason = reason; reason == nil {
+		e.failures = 0
+	}
+}
+
+// backTo moves the lane to an earlier endpoint of the caller's order.
+func (l *lane) backTo(index int) {
+	l.mu.Lock()
+	conn := l.connection
+	if index >= l.current || conn == nil {
+		l.mu.Unlock()
+		return
+	}
+	l.connection, l.current = nil, index
+	l.endpoints[index].restsUntil = time.Time{}
+	l.mu.Unlock()
+	conn.end(errLeft)
+}
+
+// hasOthers returns true if another endpoint may serve a call before its deadline: one that has not
+// refused it, and was not left since it began.
+func (c *core) hasOthers(k *call, than *endpoint) bool {
+	for _, l := range c.lanes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, e := range l.endpoints {
+			if e != than && k.refused[e] == nil && !e.leftAt.After(k.began) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reasons returns the last reason of each endpoint.
+func (c *core) reasons() (reasons []error) {
+	for _, l := range c.lanes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i, e := range l.endpoints {
+			switch {
+			case e.reason != nil:
+				reasons = append(reasons, e.reason)
+			case i == l.current && (l.connection != nil || l.dialing != nil):
+				reasons = append(reasons, fmt.Errorf("%s has not answered yet", e.text))
+			default:
+				reasons = append(reasons, fmt.Errorf("%s was not asked", e.text))
+			}
+		}
+	}
+	return reasons
+}
+
+// random returns a number from 0 to below limit, and 0 if that is none. It differs from process to
+// process, as math/rand's of Go 1.19 does not.
+func random(limit int64) int64 {
+	if limit <= 0 {
+		return 0
+	}
+	return int64(new(maphash.Hash).Sum64() >> 1 % uint64(limit))
+}

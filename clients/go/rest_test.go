@@ -1,0 +1,339 @@
+package snowbank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// refuses makes a daemon refuse NEXT requests.
+func (d *fakeDaemon) refuses(code Code, action Action, retryAfterMS uint32) {
+	d.set(func(d *fakeDaemon) {
+		d.onNext = func(tag uint16) []byte { return appendError(tag, code, action, retryAfterMS, "no\nIDs") }
+	})
+}
+
+func twoDaemons(t *testing.T, options Options) (client *Client, daemons []*fakeDaemon) {
+	t.Helper()
+	daemons = []*fakeDaemon{startFake(t), startFake(t)}
+	for _, daemon := range daemons {
+		options.Endpoints = append(options.Endpoints, daemon.address)
+	}
+	return newClient(t, options), daemons
+}
+
+func one(t *testing.T, client *Client) int64 {
+	t.Helper()
+	ids, err := client.Batch(background, 1)
+	must(t, err)
+	return ids[0]
+}
+
+func TestTellIsToldAndUnknownActionsToo(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{PreferFirst: true})
+	for _, action := range []Action{Tell, 7} {
+		daemons[0].refuses(77, action, 0)
+		_, err := client.Batch(background, 1)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Code != 77 || refused.Message != "no IDs" || refused.Action != action {
+			t.Errorf("%v", err)
+		}
+	}
+	if len(daemons[1].nextCounts()) != 0 {
+		t.Error("another daemon was asked")
+	}
+}
+
+func TestStayAsksAgainOnTheSameConnection(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{PreferFirst: true})
+	daemons[0].refuses(ErrExhausted, Stay, 20)
+	go func() {
+		for len(daemons[0].nextCounts()) < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		daemons[0].set(func(d *fakeDaemon) { d.onNext = nil })
+	}()
+	if id := one(t, client); !daemons[0].owns(id) || daemons[0].hellos != 1 {
+		t.Errorf("%d, after %d greetings", id, daemons[0].hellos)
+	}
+	if stats := client.Stats(); stats.Refusals != 3 || stats.Retries != 3 || stats.Calls != 1 || stats.Failures != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestLeaveAsksTheNext(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{PreferFirst: true})
+	daemons[0].refuses(ErrNoCeiling, Leave, 60_000)
+	for i := 0; i < 3; i++ {
+		if id := one(t, client); !daemons[1].owns(id) {
+			t.Errorf("%d", id)
+		}
+	}
+	if count := len(daemons[0].nextCounts()); count != 1 {
+		t.Errorf("the first daemon was asked %d times", count)
+	}
+	eventually(t, "the connection has ended", func() bool { return daemons[0].openCount() == 0 })
+}
+
+func TestALoneEndpointIsConnectedAgainAtOnce(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: 4 * time.Second})
+	daemon.set(func(d *fakeDaemon) {
+		d.onNext = func(tag uint16) []byte {
+			d.onNext = nil
+			return appendError(tag, ErrShuttingDown, Leave, 3_000, "")
+		}
+	})
+	began := time.Now()
+	one(t, client)
+	if took := time.Since(began); took > 900*time.Millisecond || daemon.hellos != 2 {
+		t.Errorf("%s, %d greetings", took, daemon.hellos)
+	}
+}
+
+func TestARefusalBeyondTheDeadlineIsToldWhenAllWereAsked(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{Timeout: 5 * time.Second})
+	for i, daemon := range daemons {
+		daemon.refuses(ErrExhausted, []Action{Stay, Leave}[i], 60_000-uint32(i))
+	}
+	began := time.Now()
+	_, err := client.Batch(background, 1)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.RetryAfter != 59_999*time.Millisecond || time.Since(began) > 4*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	if len(daemons[0].nextCounts()) != 1 || len(daemons[1].nextCounts()) != 1 {
+		t.Error("a daemon was not asked once")
+	}
+	daemons[1].stop()
+	if _, err = client.Batch(background, 1); !errors.Is(err, ErrExhausted) {
+		t.Errorf("with the other daemon down: %v", err)
+	}
+}
+
+func TestATokenThatIsRefusedIsToldToAllCalls(t *testing.T) {
+	daemon := startFake(t)
+	daemon.helloReply = func(tag uint16) []byte { return appendError(tag, ErrUnauthorized, Tell, 0, "token wrong") }
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Token: "old"})
+	for name, call := range bothCalls(client) {
+		if err := call(background); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTooBusyAndTag0GoOnToTheNext(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{PreferFirst: true})
+	daemons[0].helloReply = func(uint16) []byte { return appendError(0, ErrTooBusy, Leave, 1_000, "10000 connections") }
+	if id := one(t, client); !daemons[1].owns(id) {
+		t.Errorf("%d", id)
+	}
+	daemons[0].set(func(d *fakeDaemon) { d.helloReply = nil })
+	daemons[1].set(func(d *fakeDaemon) {
+		d.onNext = func(uint16) []byte { return appendError(0, ErrUnauthorized, Leave, 0, "the token was taken away") }
+	})
+	if id := one(t, client); !daemons[0].owns(id) {
+		t.Errorf("%d", id)
+	}
+}
+
+func TestWrongTagsAndUnknownKindsFailTheConnection(t *testing.T) {
+	for name, answer := range map[string]func(tag uint16) []byte{
+		"wrong tag":    func(tag uint16) []byte { return appendRun(tag+1, 1, 1) },
+		"unknown kind": func(tag uint16) []byte { return appendHead(nil, 0x99, 0, tag, 0) },
+		"two replies":  func(tag uint16) []byte { return append(appendRun(tag, 1, 2), appendRun(tag, 3, 2)...) },
+		"cut":          func(tag uint16) []byte { return appendRun(tag, 1, 1)[:10] },
+		"an ERROR after MORE": func(tag uint16) []byte {
+			run := appendRun(tag, 1, 1)
+			run[5] = flagMore
+			return append(run, appendError(tag, ErrExhausted, Stay, 0, "")...)
+		},
+	} {
+		times := longTimes()
+		times.answer = 100 * time.Millisecond
+		client, daemons := twoDaemons(t, Options{PreferFirst: true, times: times})
+		daemons[0].set(func(d *fakeDaemon) { d.onNext = answer })
+		ids, err := client.Batch(background, 2)
+		if err == nil && name == "two replies" {
+			ids, err = client.Batch(background, 2)
+		}
+		if err != nil || !daemons[1].owns(ids[0]) {
+			t.Errorf("%s: %v, %v", name, ids, err)
+		}
+	}
+}
+
+func TestACancelledCallKeepsItsPlace(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	hold := make(chan struct{})
+	daemon.onNext = func(tag uint16) []byte {
+		<-hold
+		daemon.onNext = nil
+		return appendRun(tag, 1, 1)
+	}
+	ctx, cancel := context.WithCancel(background)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.Batch(ctx, 1)
+		ended <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	next := make(chan int64, 1)
+	go func() { next <- one(t, client) }()
+	close(hold)
+	if id := <-next; id == 1 {
+		t.Error("the next call got the reply of the cancelled one")
+	}
+	if stats := client.Stats(); stats.Dropped != 1 || daemon.hellos != 1 {
+		t.Errorf("%+v, %d greetings", stats, daemon.hellos)
+	}
+}
+
+func TestAStoppedDaemonIsLeftAfterTheTimeForAnAnswer(t *testing.T) {
+	times := longTimes()
+	times.answer = 100 * time.Millisecond
+	client, daemons := twoDaemons(t, Options{PreferFirst: true, times: times})
+	must(t, client.Ping(background))
+	daemons[0].set(func(d *fakeDaemon) { d.isSilent = true })
+	ids, err := client.Batch(background, 1)
+	if err != nil || !daemons[1].owns(ids[0]) {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
+	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}, times: usualTimes()})
+	l := client.core.lanes[0]
+	e := l.endpoints[0]
+	longest := time.Duration(0)
+	rests := map[time.Duration]bool{}
+	for i := 0; i < 300; i++ {
+		l.rest(e, ErrLost)
+		rest := e.restsUntil.Sub(e.leftAt)
+		limit := 50 * time.Millisecond << min(i, 10)
+		if rest > limit || rest > time.Second {
+			t.Fatalf("a rest of %s after %d failures", rest, i+1)
+		}
+		rests[rest] = true
+		longest = max(longest, rest)
+	}
+	if longest < 800*time.Millisecond || len(rests) < 200 {
+		t.Errorf("the longest of %d rests is %s", len(rests), longest)
+	}
+	if l.note(e, nil); e.failures != 0 {
+		t.Error("an answer does not reset the back-off")
+	}
+	for i := 0; i < 100; i++ {
+		l.rest(e, &RefusedError{Action: Leave, RetryAfter: 5 * time.Second})
+		if rest := e.restsUntil.Sub(e.leftAt); rest < time.Second || rest > 2*time.Second {
+			t.Errorf("a rest of %s after a refusal with 5s", rest)
+		}
+	}
+}
+
+func TestTurnsGoRoundAndSkipWhoRests(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{TakeTurns: true})
+	count := func(calls int) (first int) {
+		for i := 0; i < calls; i++ {
+			if daemons[0].owns(one(t, client)) {
+				first++
+			}
+		}
+		return first
+	}
+	if first := count(20); first != 10 {
+		t.Errorf("%d of 20", first)
+	}
+	address := daemons[0].address
+	daemons[0].stop()
+	if first := count(20); first != 0 {
+		t.Errorf("%d of 20 from a daemon that is down", first)
+	}
+	daemons[0].listen(t, address)
+	eventually(t, "a daemon that is back gets its turns", func() bool { return count(2) == 1 })
+	daemons[0].refuses(ErrNoCeiling, Leave, 60_000)
+	daemons[1].refuses(ErrNoCeiling, Stay, 50_000)
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	defer cancel()
+	_, err := client.Batch(ctx, 1)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.RetryAfter != 50*time.Second {
+		t.Errorf("%v", err)
+	}
+}
+
+// fakeNames resolves every name to the same addresses.
+type fakeNames struct {
+	mu  sync.Mutex
+	ips []string
+}
+
+func (n *fakeNames) lookup(context.Context, string) ([]string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.ips...), nil
+}
+
+func TestANameIsResolvedForEachConnection(t *testing.T) {
+	daemon := startFake(t)
+	_, port, err := net.SplitHostPort(daemon.address)
+	must(t, err)
+	names := &fakeNames{ips: []string{"127.0.0.3", "127.0.0.1", "127.0.0.2"}}
+	times := longTimes()
+	times.lookup = names.lookup
+	client := newClient(t, Options{Endpoints: []string{"ids.internal:" + port}, times: times})
+	p := &client.core.lanes[0].endpoints[0].place
+	starts := map[string]bool{}
+	for i := 0; i < 100; i++ {
+		p.lastIP = ""
+		ips, err := client.core.resolve(background, p)
+		must(t, err)
+		starts[ips[0]] = true
+	}
+	if len(starts) != 3 {
+		t.Errorf("the first address is one of %v", starts)
+	}
+	for last, next := range map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.3": "127.0.0.1", "127.0.0.25": "127.0.0.3"} {
+		p.lastIP = last
+		if ips, _ := client.core.resolve(background, p); ips[0] != next || len(ips) != 3 {
+			t.Errorf("%v after %s", ips, last)
+		}
+	}
+	// Addresses where nobody listens are passed over in the same connection.
+	names.ips = []string{"127.0.0.5", "127.0.0.1", "127.0.0.9"}
+	p.lastIP = "127.0.0.1"
+	one(t, client)
+	if endpoint := client.Stats().Endpoint; endpoint != fmt.Sprintf("ids.internal:%s (127.0.0.1)", port) {
+		t.Error(endpoint)
+	}
+}
+
+func TestAnUnknownNameIsSaid(t *testing.T) {
+	times := longTimes()
+	times.resolve = time.Second
+	client := newClient(t, Options{Endpoints: []string{"no-such-host.invalid:7660"}, Timeout: 3 * time.Second, times: times})
+	_, err := client.Next(background)
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "no-such-host.invalid:7660") {
+		t.Error(err)
+	}
+}
+
+func TestAHugeTimeoutAndASource(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: math.MaxInt64, Source: "orders"})
+	one(t, client)
+	if daemon.waits[0] != 1_000 || daemon.sources[0] != "orders" {
+		t.Error(daemon.waits, daemon.sources)
+	}
+}

@@ -1,0 +1,25 @@
+package snowbank
+
+// do asks until the call is answered, fails, or ends at its deadline. A client that takes turns has
+// a lane for each endpoint: a call begins with the one whose turn it is, tries each once, and
+// begins again when the first of them does not rest any more.
+func (c *core) do(k *call) (*reply, error) {
+	k.refused = map[*endpoint]*RefusedError{}
+	if err := c.ended(k); err != nil {
+		return nil, err
+	}
+	for {
+		turn := int(c.turn.Add(1) % uint64(len(c.lanes)))
+		soonest := longestPause
+		for i := range c.lanes {
+			got, wait, err := c.lanes[(turn+i)%len(c.lanes)].try(k)
+			if got != nil || err != nil {
+				return got, err
+			}
+			soonest = min(soonest, wait)
+		}
+		if err := c.pause(k, soonest); err != nil {
+			return nil, err
+		}
+	}
+}

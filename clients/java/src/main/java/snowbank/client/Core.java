@@ -1,0 +1,154 @@
+package snowbank.client;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the threads of a client hold, so that they do not keep the client itself.
+ *
+ * <pre>
+ *   next()  ─▶ Buffer ─┐
+ *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Lane (endpoints, rests) ─▶ Connection (two threads)
+ *   ping()  ───────────┘                      Rounds (claims)
+ * </pre>
+ */
+final class Core {
+    /** One thread for the timers of all clients. It ends while there are none. */
+    private static final ScheduledThreadPoolExecutor TIMER = timer();
+
+    final ClientOptions options;
+    final ClientOptions.Limits limits;
+    final Stats.Counts counts = new Stats.Counts();
+    final List<Lane> lanes = new ArrayList<>();
+    final Turns turns;
+    final Buffer buffer;
+    final Rounds rounds;
+    /** The calls of the application in flight, for a close that lets them end. */
+    final AtomicInteger applicationCalls = new AtomicInteger();
+    /** All calls in flight, and all open connections, which the end of the client ends. */
+    private final Set<Call> calls = ConcurrentHashMap.newKeySet();
+    private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
+    volatile boolean isClosing;
+    private volatile boolean isClosed;
+    volatile @Nullable SnowbankException collision;
+
+    Core(ClientOptions options) {
+        this.options = options;
+        this.limits = options.limits;
+        turns = new Turns(this);
+        buffer = new Buffer(this);
+        rounds = new Rounds(this);
+        for (Address address : options.endpoints) {
+            if (lanes.isEmpty() || options.takesTurns) {
+                lanes.add(new Lane(this));
+            }
+            lanes.get(lanes.size() - 1).add(address);
+        }
+    }
+
+    private static ScheduledThreadPoolExecutor timer() {
+        ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, task -> thread("snowbank-timer", task));
+        timer.setRemoveOnCancelPolicy(true);
+        timer.setKeepAliveTime(10, TimeUnit.SECONDS);
+        timer.allowCoreThreadTimeOut(true);
+        return timer;
+    }
+
+    /** Makes a thread that does not keep the application alive. */
+    static Thread thread(String name, Runnable task) {
+        Thread thread = new Thread(null, task, name, 0, false);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    static Future<?> after(long nanos, Runnable task) {
+        return TIMER.schedule(task, nanos, TimeUnit.NANOSECONDS);
+    }
+
+    static long random(long limit) {
+        return limit <= 0 ? 0 : ThreadLocalRandom.current().nextLong(limit);
+    }
+
+    /** Returns why no call may get IDs now, or null. */
+    @Nullable RuntimeException problem() {
+        return isClosed ? closed() : collision;
+    }
+
+    boolean isClosed() {
+        return isClosed;
+    }
+
+    static IllegalStateException closed() {
+        return new IllegalStateException("this client is closed: make a new one, or close it later");
+    }
+
+    void began(Call call) {
+        calls.add(call);
+        RuntimeException problem = problem();
+        if (problem != null) {
+            call.fail(problem);
+        }
+    }
+
+    void ended(Call call) {
+        calls.remove(call);
+    }
+
+    void opened(Connection connection) {
+        connections.add(connection);
+        if (isClosed) {
+            connection.close();
+        }
+    }
+
+    void ended(Connection connection) {
+        connections.remove(connection);
+    }
+
+    void close() {
+        isClosed = true;
+        buffer.drop();
+        rounds.stop();
+        connections.forEach(Connection::close);
+        calls.forEach(call -> call.fail(closed()));
+    }
+
+    /** Counts the failure or the refusal of an endpoint, and reports it. No lock may be held. */
+    void failed(String endpoint, SnowbankException error) {
+        if (error.reason() == SnowbankException.Reason.REFUSED) {
+            counts.refusals.incrementAndGet();
+            tell(listener -> listener.refused(endpoint, error));
+        } else {
+            counts.failures.incrementAndGet();
+            tell(listener -> listener.failed(endpoint, error));
+        }
+    }
+
+    /** Calls the application's listener, whose mistakes are not the client's. */
+    void tell(Consumer<SnowbankListener> event) {
+        try {
+            event.accept(options.listener);
+        } catch (RuntimeException error) {
+            Thread thread = Thread.currentThread();
+            thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+        }
+    }
+
+    /** Returns the error of a call whose deadline passed. */
+    SnowbankException deadline(Duration allowed) {
+        List<SnowbankException> reasons = new ArrayList<>();
+        List<String> texts = new ArrayList<>();
+        lanes.forEach(lane -> lane.addReasons(reasons, texts));
+        return SnowbankException.deadline(allowed, reasons, texts);
+    }
+}

@@ -1,0 +1,207 @@
+package snowbank.client;
+
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.net.UnixDomainSocketAddress;
+import java.net.UnknownHostException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import org.jspecify.annotations.Nullable;
+
+/** Makes a connection: a name, an address, a socket, TLS, HELLO, WELCOME. */
+final class Dial {
+    private static final String SILENT =
+        "it accepted the connection and sent no WELCOME in time: does another program listen there, such as a Redis?";
+
+    private Dial() {}
+
+    /** Looks up a name. Tests replace it. */
+    interface Resolver {
+        InetAddress[] resolve(String host) throws UnknownHostException;
+    }
+
+    /** An endpoint's address, and where its last connection went. One dial at a time uses it. */
+    static final class Place {
+        final Address address;
+        private byte @Nullable [] lastIp;
+        /** Java's resolver cannot be interrupted, so the next dial may find this one unfinished. */
+        private CompletableFuture<InetAddress[]> lookup = CompletableFuture.completedFuture(new InetAddress[0]);
+
+        Place(Address address) {
+            this.address = address;
+        }
+
+        /** Returns the addresses: first from a random one on, and later from the one behind the last. */
+        InetAddress[] resolve(ClientOptions.Limits limits) throws IOException {
+            if (!address.isName()) {
+                return new InetAddress[] {InetAddress.getByName(address.host())};
+            }
+            if (lookup.isDone()) {
+                CompletableFuture<InetAddress[]> begun = new CompletableFuture<>();
+                lookup = begun;
+                Core.thread("snowbank-lookup", () -> {
+                    try {
+                        begun.complete(limits.resolver.resolve(address.host()));
+                    } catch (UnknownHostException | RuntimeException error) {
+                        begun.completeExceptionally(error);
+                    }
+                }).start();
+            }
+            try {
+                InetAddress[] found = lookup.get(limits.resolveMs, TimeUnit.MILLISECONDS).clone();
+                Comparator<byte[]> order = Arrays::compareUnsigned;
+                Arrays.sort(found, Comparator.comparing(InetAddress::getAddress, order));
+                int from = (int) Core.random(found.length);
+                if (lastIp != null) {
+                    from = 0;
+                    while (from < found.length && Arrays.compareUnsigned(found[from].getAddress(), lastIp) <= 0) {
+                        from++;
+                    }
+                }
+                InetAddress[] turned = found.clone();
+                for (int i = 0; i < found.length; i++) {
+                    turned[i] = found[(from + i) % found.length];
+                }
+                return turned;
+            } catch (ExecutionException error) {
+                throw new UnknownHostException("the name cannot be looked up: " + error.getCause());
+            } catch (TimeoutException error) {
+                throw new UnknownHostException("the name was not looked up in time");
+            } catch (InterruptedException error) {
+                throw new IllegalStateException("nobody interrupts this thread", error);
+            }
+        }
+    }
+
+    /** Returns a connection whose daemon has sent its WELCOME. */
+    static Connection greet(Core core, Place place) {
+        Address address = place.address;
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(core.limits.connectMs);
+        String label = address.text();
+        Connection connection = null;
+        IOException error = new UnknownHostException("the name has no address");
+        try {
+            if (address.path() != null) {
+                connection = unix(core, label, address.path());
+            } else {
+                for (InetAddress ip : place.resolve(core.limits)) {
+                    place.lastIp = ip.getAddress();
+                    label = address.isName() ? address.text() + " (" + ip.getHostAddress() + ")" : address.text();
+                    Socket socket = new Socket();
+                    try {
+                        long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+                        socket.setTcpNoDelay(true);
+                        socket.connect(new InetSocketAddress(ip, address.port()), (int) Math.max(1, Math.min(core.limits.acceptMs, leftMs)));
+                        connection = new Connection(core, label, socket, socket.getInputStream(), socket.getOutputStream());
+                        break;
+                    } catch (IOException failure) {
+                        socket.close();
+                        error = failure;
+                    }
+                }
+            }
+        } catch (IOException failure) {
+            error = failure;
+        }
+        if (connection == null) {
+            boolean isLate = error instanceof SocketTimeoutException;
+            throw SnowbankException.unreachable(label, isLate ? "it did not accept the connection in time" : describe(error), error);
+        }
+        core.opened(connection);
+        Future<?> limit = Core.after(deadline - System.nanoTime(), connection::close);
+        try {
+            if (address.isTls()) {
+                encrypt(core.options.tls, address, connection);
+            }
+            connection.hello(core.options.readToken());
+            if (limit.cancel(false)) {
+                return connection;
+            }
+            throw SnowbankException.unreachable(label, SILENT, null);
+        } catch (IOException | IllegalArgumentException | SnowbankException failure) {
+            boolean isLate = !limit.cancel(false);
+            connection.close();
+            core.ended(connection);
+            if (failure instanceof SnowbankException known) {
+                throw known;
+            }
+            if (failure instanceof Wire.Breach) {
+                throw SnowbankException.protocol(label, String.valueOf(failure.getMessage()));
+            }
+            throw SnowbankException.unreachable(label, isLate ? SILENT : describe(failure), failure);
+        }
+    }
+
+    private static void encrypt(TlsFiles files, Address address, Connection connection) throws IOException {
+        // The zone of an IPv6 address means something on this machine only.
+        String host = files.serverName() == null ? address.host().replaceFirst("%.*", "") : files.serverName();
+        SSLSocket socket = (SSLSocket) files.context().getSocketFactory()
+            .createSocket((Socket) connection.socket, host, address.port(), false);
+        SSLParameters parameters = socket.getSSLParameters();
+        parameters.setEndpointIdentificationAlgorithm("HTTPS");
+        parameters.setProtocols(new String[] {"TLSv1.3", "TLSv1.2"});
+        socket.setSSLParameters(parameters);
+        socket.startHandshake();
+        connection.use(socket.getInputStream(), socket.getOutputStream());
+    }
+
+    /** Opens a Unix socket. The streams of {@code Channels} cannot read and write at once. */
+    private static Connection unix(Core core, String label, String path) throws IOException {
+        SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(path));
+        InputStream in = new InputStream() {
+            @Override
+            public int read() throws IOException {
+                byte[] one = new byte[1];
+                return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+            }
+
+            @Override
+            public int read(byte[] into, int at, int size) throws IOException {
+                return channel.read(ByteBuffer.wrap(into, at, size));
+            }
+        };
+        OutputStream out = new OutputStream() {
+            @Override
+            public void write(int one) throws IOException {
+                write(new byte[] {(byte) one}, 0, 1);
+            }
+
+            @Override
+            public void write(byte[] from, int at, int size) throws IOException {
+                for (ByteBuffer left = ByteBuffer.wrap(from, at, size); left.hasRemaining();) {
+                    channel.write(left);
+                }
+            }
+        };
+        return new Connection(core, label, (Closeable) channel, in, out);
+    }
+
+    /** Returns the reason of an error of the network in words. */
+    static String describe(Exception error) {
+        String message = Text.oneLine(String.valueOf(error.getMessage()));
+        if (error instanceof EOFException) {
+            return "closed by the daemon";
+        }
+        if (error instanceof SSLException) {
+            return "TLS failed, or a certificate does not fit: " + message;
+        }
+        return message;
+    }
+}

@@ -1,0 +1,143 @@
+package snowbank.client;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Greets all endpoints again and again, and compares the claims of their daemons. Two that share a
+ * claim in two rounds end all calls, until a round finds them gone.
+ */
+final class Rounds {
+    /** The most of an INFO reply that an error shows. */
+    private static final int INFO_SHOWN_MAX = 600;
+
+    private final Core core;
+    private final List<Dial.Place> places;
+    private boolean isBegun;
+    private @Nullable Future<?> timer;
+    private Map<Claimants, int[]> before = Map.of();
+    /** The labels of the two that collide, or null. */
+    private String @Nullable [] colliding;
+
+    /** Two instances that claim one number, in the order of their endpoints. */
+    private record Claimants(long one, long other, long claim) {}
+
+    Rounds(Core core) {
+        this.core = core;
+        places = core.options.endpoints.stream().map(Dial.Place::new).toList();
+    }
+
+    /** Begins with the first connection of a client with several endpoints. */
+    synchronized void begin() {
+        if (places.size() > 1 && !isBegun) {
+            isBegun = true;
+            again(Core.random(core.limits.firstRoundMs));
+        }
+    }
+
+    synchronized void stop() {
+        if (timer != null) {
+            timer.cancel(false);
+        }
+    }
+
+    private synchronized void again(long waitMs) {
+        if (!core.isClosed()) {
+            timer = Core.after(waitMs * 1_000_000, () -> Core.thread("snowbank-round", this::round).start());
+        }
+    }
+
+    private void round() {
+        @Nullable Connection[] all = greetAll();
+        Map<Claimants, int[]> found = collisions(all);
+        judge(found, all);
+        before = found;
+        boolean isFirst = core.options.prefersFirst;
+        for (int index = 0; index < all.length; index++) {
+            Connection greeted = all[index];
+            if (greeted != null) {
+                greeted.close();
+                if (isFirst) {
+                    core.lanes.get(0).backTo(index);
+                    isFirst = false;
+                }
+            }
+        }
+        again(found.isEmpty() ? core.limits.roundMs : core.limits.roundAgainMs);
+    }
+
+    /** Greets all endpoints at once. The connections of those that greeted are open. */
+    private @Nullable Connection[] greetAll() {
+        @Nullable Connection[] all = new Connection[places.size()];
+        List<CompletableFuture<Void>> greeting = new ArrayList<>();
+        for (int i = 0; i < all.length; i++) {
+            int index = i;
+            CompletableFuture<Void> done = new CompletableFuture<>();
+            greeting.add(done);
+            Core.thread("snowbank-round", () -> {
+                try {
+                    all[index] = Dial.greet(core, places.get(index));
+                } catch (SnowbankException error) {
+                    // Calls find out themselves.
+                }
+                done.complete(null);
+            }).start();
+        }
+        greeting.forEach(CompletableFuture::join);
+        return all;
+    }
+
+    /** Returns the pairs of different daemons that share a claim, with their indices. */
+    private static Map<Claimants, int[]> collisions(@Nullable Connection[] all) {
+        Map<Claimants, int[]> found = new HashMap<>();
+        Map<Long, Integer> holders = new HashMap<>();
+        for (int i = 0; i < all.length; i++) {
+            Connection greeted = all[i];
+            if (greeted == null) {
+                continue;
+            }
+            for (long claim : greeted.welcome().claims()) {
+                Integer first = holders.putIfAbsent(claim, i);
+                Connection holder = first == null ? null : all[first];
+                if (holder != null && holder.welcome().instance() != greeted.welcome().instance()) {
+                    found.put(new Claimants(holder.welcome().instance(), greeted.welcome().instance(), claim),
+                        new int[] {first, i});
+                }
+            }
+        }
+        return found;
+    }
+
+    /** Begins a collision if a pair was there in the round before, or ends the one that is over. */
+    private void judge(Map<Claimants, int[]> found, @Nullable Connection[] all) {
+        Claimants again = found.keySet().stream().filter(before::containsKey).findFirst().orElse(null);
+        String[] now = colliding;
+        if (again == null && now != null) {
+            colliding = null;
+            core.collision = null;
+            core.tell(listener -> listener.collisionOver(now[0], now[1]));
+        }
+        int[] indices = found.get(again);
+        if (again == null || now != null || indices == null) {
+            return;
+        }
+        String[] labels = new String[2];
+        String[] infos = new String[2];
+        for (int i = 0; i < 2; i++) {
+            Connection greeted = java.util.Objects.requireNonNull(all[indices[i]]);
+            labels[i] = greeted.label;
+            String info = greeted.info();
+            infos[i] = info.length() > INFO_SHOWN_MAX ? info.substring(0, INFO_SHOWN_MAX) + "…" : info;
+        }
+        SnowbankException error = SnowbankException.collision(labels[0], labels[1], again.claim, infos[0], infos[1]);
+        colliding = labels;
+        core.collision = error;
+        core.buffer.drop();
+        core.tell(listener -> listener.collision(labels[0], labels[1], error));
+    }
+}

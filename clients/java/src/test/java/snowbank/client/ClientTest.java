@@ -1,0 +1,328 @@
+package snowbank.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The client against a daemon in this process. The cases of clients/conformance have the rest. */
+class ClientTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    @TempDir
+    Path folder;
+
+    private FakeDaemon daemon;
+    private SnowbankClient client;
+
+    @BeforeEach
+    void make() throws Exception {
+        daemon = new FakeDaemon();
+        client = new SnowbankClient(options());
+    }
+
+    @AfterEach
+    void end() throws Exception {
+        client.close();
+        daemon.close();
+    }
+
+    private ClientOptions options() {
+        ClientOptions options = ClientOptions.to(daemon.address()).timeout(PATIENCE);
+        options.limits.answerMs = PATIENCE.toMillis();
+        return options;
+    }
+
+    static void eventually(String what, BooleanSupplier look) throws InterruptedException {
+        long giveUpAt = System.nanoTime() + PATIENCE.toNanos();
+        while (!look.getAsBoolean()) {
+            assertTrue(System.nanoTime() - giveUpAt < 0, "it did not come: " + what);
+            Thread.sleep(5);
+        }
+    }
+
+    private static void refuses(String says, Consumer<ClientOptions> change) {
+        var error = assertThrows(IllegalArgumentException.class, () -> {
+            ClientOptions options = ClientOptions.to("ids-1:7660");
+            change.accept(options);
+            new SnowbankClient(options).close();
+        });
+        assertTrue(error.getMessage().contains(says), error.getMessage());
+        assertFalse(error.getMessage().contains("\n"), error.getMessage());
+    }
+
+    @Test
+    void badOptionsAreNamed() throws Exception {
+        for (String[] bad : new String[][] {{"", "the port is missing"}, {"ids-1", "the port is missing"},
+                {":7660", "the host is missing"}, {"*:7660", "characters that no name has"}, {"ids-1:0", "1 to 65535"},
+                {"ids-1:65536", "1 to 65535"}, {"ids-1:+1", "1 to 65535"}, {"http://ids-1:7660", "leave out the scheme"},
+                {"ids 1:7660", "characters that no name has"}, {"ids-1\n:7660", "characters that no name has"},
+                {"10.0.0:7660", "is no IP address"}, {"1.2.3.256:1", "is no IP address"}, {"::1:7660", "in brackets"},
+                {"[::1]", "the port is missing"}, {"[ids]:1", "is no IP address"}, {"/run/s.sock", "unix:/path"},
+                {"unix:", "1 to 107 bytes"}, {"unix:/a\nb", "control characters"}, {"unix:/" + "s".repeat(107), "1 to 107"},
+                {"h".repeat(254) + ":1", "at most 253"}}) {
+            var error = assertThrows(IllegalArgumentException.class, () -> ClientOptions.to(bad[0]), bad[0]);
+            assertTrue(error.getMessage().contains(bad[1]) && !error.getMessage().contains("\n"), error.getMessage());
+        }
+        for (String good : List.of("127.0.0.1:7660", "[::1]:7660", "[fe80::1%eth0]:7660", "host.name:1", "localhost:65535",
+                "unix:/run/snowbank/snowbank.sock", "tls:host.name:7661", "tls:[::1]:7661")) {
+            assertEquals(good, Address.parse(good).text());
+        }
+        Path empty = Files.writeString(folder.resolve("empty"), "\n");
+        Path missing = folder.resolve("missing");
+        assertThrows(IllegalArgumentException.class, ClientOptions::to);
+        refuses("PT0S", options -> options.timeout(Duration.ZERO));
+        refuses("PT-1S", options -> options.timeout(Duration.ofSeconds(-1)));
+        refuses("1 to 64", options -> options.source("s".repeat(65)));
+        refuses("end of a line", options -> options.token("s3cret\n"));
+        refuses("0 bytes; 1 to 512", options -> options.token(""));
+        refuses("513 bytes; 1 to 512", options -> options.token("t".repeat(513)));
+        refuses("set one of them", options -> options.token("t").tokenFile(missing));
+        refuses("cannot be read", options -> options.tokenFile(missing));
+        refuses("0 bytes", options -> options.tokenFile(empty));
+        refuses("write tls:ids-1:7660", options -> options.caFile(missing));
+        refuses("both files", options -> options.certFile(missing));
+        refuses("set one of them", options -> options.takeTurns(true).preferFirst(true));
+        var error = assertThrows(IllegalArgumentException.class,
+            () -> new SnowbankClient(ClientOptions.to("tls:ids-1:7660").caFile(empty)));
+        assertTrue(error.getMessage().contains("certificate"), error.getMessage());
+        assertThrows(NullPointerException.class, () -> ClientOptions.to("ids-1:7660").timeout(null));
+        // A huge one is a year.
+        new SnowbankClient(ClientOptions.to("ids-1:7660").timeout(Duration.ofSeconds(Long.MAX_VALUE))).close();
+    }
+
+    @Test
+    void badCallsFailAtOnce() {
+        for (long count : new long[] {0, -1, 1L << 40, Long.MIN_VALUE}) {
+            var error = assertThrows(IllegalArgumentException.class, () -> client.batch(count));
+            assertTrue(error.getMessage().contains(Long.toString(count)), error.getMessage());
+            assertThrows(IllegalArgumentException.class, () -> client.batchAsync(count));
+        }
+        assertThrows(IllegalArgumentException.class, () -> client.batch(1, Duration.ZERO));
+        assertThrows(IllegalArgumentException.class, () -> client.next(Duration.ofSeconds(-1)));
+        assertThrows(NullPointerException.class, () -> client.ping(null));
+        assertEquals(1, client.batch(1, Duration.ofSeconds(Long.MAX_VALUE)).length);
+        assertEquals(List.of(1_000), daemon.waits);
+    }
+
+    @Test
+    void futuresBringWhatBlockingCallsDo() throws Exception {
+        client.pingAsync().get();
+        long[] ids = client.batchAsync(3).get();
+        assertEquals(3, ids.length);
+        long id = client.nextAsync().get();
+        assertTrue(id > ids[2] && daemon.owns(id));
+        assertEquals(id + 1, client.nextAsync().get());
+        AtomicReference<String> thread = new AtomicReference<>();
+        client.batchAsync(1).thenAccept(one -> thread.set(Thread.currentThread().getName())).get();
+        assertFalse(thread.get().startsWith("snowbank"), "the application runs in the client's thread " + thread);
+        daemon.onNext = tag -> FakeDaemon.error(tag, 3, 0, 0, "too many");
+        var error = assertThrows(ExecutionException.class, () -> client.batchAsync(1).get());
+        assertTrue(error.getCause() instanceof SnowbankException refused && refused.code().orElseThrow().equals("bad_count"));
+    }
+
+    @Test
+    void cancelledFutureKeepsItsPlace() throws Exception {
+        CountDownLatch hold = new CountDownLatch(1);
+        client.ping();
+        daemon.onNext = tag -> {
+            try {
+                hold.await();
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+            daemon.onNext = null;
+            return FakeDaemon.run(tag, 1, 1);
+        };
+        CompletableFuture<long[]> first = client.batchAsync(1);
+        eventually("a request", () -> daemon.counts.size() == 1);
+        first.cancel(true);
+        assertThrows(CancellationException.class, first::get);
+        CompletableFuture<long[]> second = client.batchAsync(1);
+        hold.countDown();
+        assertTrue(daemon.owns(second.get()[0]));
+        assertEquals(1, client.stats().dropped());
+        assertEquals(1, daemon.tokens.size());
+    }
+
+    @Test
+    void interruptEndsTheCallOfThatThread() throws Exception {
+        daemon.isSilent = true;
+        AtomicReference<SnowbankException> error = new AtomicReference<>();
+        AtomicReference<Boolean> flag = new AtomicReference<>();
+        Thread thread = new Thread(() -> {
+            error.set(assertThrows(SnowbankException.class, client::next));
+            flag.set(Thread.currentThread().isInterrupted());
+        });
+        thread.start();
+        eventually("a request", () -> daemon.counts.size() == 1);
+        thread.interrupt();
+        thread.join();
+        assertEquals(SnowbankException.Reason.INTERRUPTED, error.get().reason());
+        assertTrue(flag.get());
+    }
+
+    @Test
+    void closeEndsCallsAtOnceOrLetsThemEnd() throws Exception {
+        daemon.isSilent = true;
+        CompletableFuture<Long> next = client.nextAsync();
+        CompletableFuture<long[]> batch = client.batchAsync(1);
+        CompletableFuture<Void> ping = client.pingAsync();
+        client.close(Duration.ofMillis(20));
+        for (CompletableFuture<?> call : List.of(next, batch, ping)) {
+            var error = assertThrows(ExecutionException.class, () -> call.get(30, TimeUnit.SECONDS));
+            assertTrue(error.getCause() instanceof IllegalStateException, error.toString());
+        }
+        client.close();
+        assertThrows(IllegalStateException.class, client::next);
+        assertThrows(IllegalStateException.class, () -> client.batch(1));
+        assertThrows(IllegalStateException.class, client::ping);
+        eventually("no connection", () -> daemon.open.isEmpty());
+    }
+
+    @Test
+    void droppedClientsFreeSocketsAndThreads() throws Exception {
+        for (int made = 0; made < 50; made++) {
+            new SnowbankClient(daemon.address(), daemon.address()).next();
+        }
+        long threads = ours();
+        assertTrue(threads >= 50, threads + " threads");
+        eventually("every connection and thread has ended", () -> {
+            System.gc();
+            return daemon.open.isEmpty() && ours() <= 2;
+        });
+    }
+
+    private static long ours() {
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().startsWith("snowbank")
+            && !thread.getName().equals("snowbank-timer")).count();
+    }
+
+    @Test
+    void eachIdIsTakenOnce() throws Exception {
+        Set<Long> seen = ConcurrentHashMap.newKeySet();
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < 4; number++) {
+            Thread thread = new Thread(() -> {
+                for (int draw = 0; draw < 200_000; draw++) {
+                    assertTrue(seen.add(client.next()));
+                }
+            });
+            threads.add(thread);
+            thread.start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        assertEquals(800_000, seen.size());
+        assertEquals(800_000, client.stats().ids());
+        assertEquals(List.of(16L, 32L, 64L), daemon.counts.subList(0, 3));
+        assertEquals(10_000, daemon.counts.get(daemon.counts.size() - 1));
+        assertTrue(daemon.waits.stream().allMatch(wait -> wait == 50));
+    }
+
+    @Test
+    void idsTooOldByEitherClockAreDropped() {
+        var clock = new ClientOptions.Clock() {
+            volatile long wallAheadMs;
+            volatile long aheadMs;
+
+            @Override
+            long wallMs() {
+                return super.wallMs() + wallAheadMs;
+            }
+
+            @Override
+            long nanos() {
+                return super.nanos() + aheadMs * 1_000_000;
+            }
+        };
+        ClientOptions options = options();
+        options.limits.clock = clock;
+        try (SnowbankClient aging = new SnowbankClient(options)) {
+            long first = aging.next();
+            assertEquals(first + 1, aging.next());
+            clock.wallAheadMs = 120_000;
+            long second = aging.next();
+            assertTrue(second >= first + 16, "after a sleep: " + second);
+            clock.wallAheadMs = -120_000;
+            clock.aheadMs = 120_000;
+            assertTrue(aging.next() >= second + 16, "after a block and a clock that went back");
+            assertEquals(14 + 15, aging.stats().dropped());
+            assertEquals(4, aging.stats().ids());
+        }
+    }
+
+    @Test
+    void backOffGrowsToItsLimitVariesAndIsReset() {
+        Core core = new Core(ClientOptions.to("127.0.0.1:1").checked());
+        Lane lane = core.lanes.get(0);
+        Lane.Endpoint endpoint = new Lane.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
+        Set<Long> rests = ConcurrentHashMap.newKeySet();
+        long longest = 0;
+        for (int failure = 0; failure < 300; failure++) {
+            lane.rest(endpoint, SnowbankException.lost("x", "y", null));
+            long rest = endpoint.restsUntilNanos - endpoint.leftAtNanos;
+            assertTrue(rest <= Math.min(50_000_000L << Math.min(failure, 10), 1_000_000_000L), rest + " ns");
+            longest = Math.max(longest, rest);
+            rests.add(rest);
+        }
+        assertTrue(longest > 800_000_000 && rests.size() > 200, longest + " ns of " + rests.size());
+        lane.note(endpoint, null);
+        assertEquals(0, endpoint.failures);
+        for (int refusal = 0; refusal < 100; refusal++) {
+            lane.rest(endpoint, SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(5), ""));
+            long rest = endpoint.restsUntilNanos - endpoint.leftAtNanos;
+            assertTrue(rest >= 1_000_000_000 && rest <= 2_000_000_000, rest + " ns");
+        }
+        core.close();
+    }
+
+    @Test
+    void noMessageShowsTheToken() {
+        ClientOptions options = options().token("s3cret");
+        try (SnowbankClient secret = new SnowbankClient(options)) {
+            assertFalse((options + " " + secret + " " + secret.stats()).contains("s3cret"));
+            secret.ping();
+            assertEquals(List.of("s3cret"), daemon.tokens);
+        }
+    }
+
+    @Test
+    void listenerThatThrowsHarmsNoCall() {
+        ClientOptions options = options();
+        options.listener(new SnowbankListener() {
+            @Override
+            public void connected(String endpoint) {
+                throw new IllegalStateException("a mistake of the application");
+            }
+        });
+        Thread.UncaughtExceptionHandler usual = Thread.getDefaultUncaughtExceptionHandler();
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> { });
+        try (SnowbankClient listened = new SnowbankClient(options)) {
+            assertTrue(daemon.owns(listened.next()));
+        } finally {
+            Thread.setDefaultUncaughtExceptionHandler(usual);
+        }
+    }
+}
