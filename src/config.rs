@@ -156,8 +156,11 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 /// # Errors
 /// The system refuses to read the file, or the file has more than [`FILE_BYTES_MAX`] bytes.
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_file(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let file = open_file(path)?;
+    // A buffer that grows would leave copies of a secret.
+    let length = file.metadata()?.len().min(FILE_BYTES_MAX);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 2);
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
     }

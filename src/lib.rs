@@ -43,8 +43,8 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library. The daemon uses its
-//!   wire format (`protocol`) and its addresses, too.
+//! - `snowbank_wire` and `snowbank_tls` (crates): frames, addresses, certificates. Only the commands
+//!   `next` and `ping` know the client library (clients/rust).
 //!
 //! # One request's walk
 //!

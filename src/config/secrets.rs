@@ -19,6 +19,7 @@ use crate::fleet::{Access, User};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_id::layout::UnixMicros;
 use snowbank_tls::{ClientFiles, PemFile};
+use zeroize::Zeroizing;
 
 /// The contents of the files that a configuration names.
 #[derive(Clone, Debug, Default)]
@@ -164,7 +165,8 @@ impl Located {
             return Ok(());
         }
         let bytes = self.path("auth.token_file").and_then(|path| super::read_bounded(path).ok());
-        let token = bytes.as_deref().and_then(first_plain);
+        let bytes = bytes.map(Zeroizing::new);
+        let token = bytes.as_deref().and_then(|bytes| first_plain(bytes));
         if bytes.is_some() {
             secrets.warnings.extend(without_token(&fleet.peers, token.is_some()));
         }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use hmac_sha256::Hash;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
+use zeroize::Zeroizing;
 
 use super::identities::IdentitySettings;
 
@@ -209,6 +210,7 @@ impl fmt::Debug for Tokens {
 pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
+    let bytes = Zeroizing::new(bytes);
     Tokens::parse(path, &bytes, identities)
 }
 

@@ -120,3 +120,46 @@ fn a_client_refuses_several_or_oversized_tokens() {
         assert!(code == Some(2) && said.contains(part), "{code:?}, {said}");
     }
 }
+
+/// Returns how often the daemon's own memory has these bytes.
+fn copies_in_memory(pid: u32, secret: &[u8]) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("the daemon runs");
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("a parent may read it");
+    let mut copies = 0;
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (range, _) = line.split_once(' ').expect("a range");
+        let (from, to) = range.split_once('-').expect("two ends");
+        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).expect("hexadecimal"));
+        let mut bytes = vec![0; usize::try_from(to - from).expect("it fits")];
+        // Some mappings cannot be read.
+        if std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, from).is_ok() {
+            copies += bytes.windows(secret.len()).filter(|window| *window == secret).count();
+        }
+    }
+    copies
+}
+
+#[test]
+fn a_daemons_memory_keeps_no_token() {
+    let files = crate::support::directory();
+    let path = files.path().join("tokens");
+    write_secret(&path, TOKEN);
+    let text =
+        format!("shards = 1\nauth.token_file = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"", path.display());
+    let daemon = Setup::configured(&text).start();
+    let mut wires = Vec::new();
+    for index in 0..5_u16 {
+        let mut wire = daemon.connect();
+        let hello = wire::hello(1, TOKEN.as_bytes());
+        // The token arrives in two parts, so the connection keeps the first.
+        wire.send(&hello[..20 + usize::from(index)]);
+        wire.assert_open();
+        wire.send(&hello[20 + usize::from(index)..]);
+        wire.reply().welcome();
+        wire.next(Ask::of(1)).ids();
+        wires.push(wire);
+    }
+    // The tail of the token alone shows a copy of a part, too.
+    assert_eq!(copies_in_memory(daemon.id(), TOKEN.as_bytes()), 0);
+    assert_eq!(copies_in_memory(daemon.id(), &TOKEN.as_bytes()[10..]), 0);
+}

@@ -33,6 +33,7 @@ mod next_cli;
 mod order;
 mod origins;
 mod peers;
+mod protocol;
 mod real_disk;
 mod recipes;
 mod reload;

@@ -61,17 +61,17 @@ fn check_prints_the_worker_id_of_this_machine() {
     let path = directory.path().join("snowbank.toml");
     for (toml, parts) in [
         (
-            "worker_id_from = \"ipv4:10.0.0.0/8\"\n",
+            "worker_id_from = \"ipv4\"\n",
             [
                 "on this machine, source \"default\" has worker ID 5, from the low 10 bits",
-                "warning: source \"default\": worker IDs are the low 10 bits",
+                "whose subnet is not known: no other machine's address may end in the same 10 bits",
             ],
         ),
         // A missing file is only a warning, because the machine on which the daemon will run may
         // have the file.
         (
             "worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n",
-            ["worker picked at the start (file:", "warning: `serve` would not start on this machine: "],
+            ["worker picked at the start (file:", "warning: `serve` would not start on this machine now: "],
         ),
     ] {
         std::fs::write(&path, toml).expect("the configuration is written");
@@ -79,4 +79,9 @@ fn check_prints_the_worker_id_of_this_machine() {
         assert_eq!(said.code, Some(0), "{said:?}");
         assert!(parts.iter().all(|part| said.out.contains(part)), "{said:?}");
     }
+    // What does not start here without a change of the configuration is a mistake.
+    std::fs::write(&path, "worker_id_from = \"ipv4:10.0.0.0/8\"\n").expect("written");
+    let said = Said::by(program().arg("check").arg(&path).env("SNOWBANK_IPV4", "10.0.0.5"));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("whose subnet has 24 bits for its addresses, allowed: at most 10"), "{said:?}");
 }

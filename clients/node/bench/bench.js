@@ -79,7 +79,7 @@ async function measureRedis(redis) {
 
 /** Draws 100 IDs each millisecond, and prints the longest `next()` in ms. */
 async function longest(addresses, seconds) {
-  const client = new Client(addresses);
+  const client = new Client(addresses, { preferFirst: true });
   const ids = client.ids();
   await ids.next();
   console.log("drawing");

@@ -84,7 +84,7 @@ async def with_asyncio(address: str) -> None:
 
 def longest(addresses: list[str], drawing_s: float) -> None:
     """Draws 100 IDs each millisecond, and prints the longest `next()` in ms."""
-    with Client(addresses) as client:
+    with Client(addresses, prefer_first=True) as client:
         ids = client.ids()
         ids.next()
         print("drawing", flush=True)
@@ -100,7 +100,7 @@ def longest(addresses: list[str], drawing_s: float) -> None:
 
 async def longest_with_asyncio(addresses: list[str], drawing_s: float) -> None:
     """Does the same with asyncio."""
-    async with AsyncClient(addresses) as client:
+    async with AsyncClient(addresses, prefer_first=True) as client:
         ids = client.ids()
         await ids.next()
         print("drawing", flush=True)

@@ -3,6 +3,8 @@
 //!
 //! A peer that does not answer may have the same worker ID. So peers do not replace a coordinator.
 
+mod question;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use snowbank_client::{Client, ClientOptions};
+use question::Question;
 use snowbank_tls::ClientFiles;
 use snowbank_wire::Info;
 use snowbank_wire::address::Address;
@@ -62,12 +64,10 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
     asked.truncate(PEERS_MAX);
     let mut tasks = JoinSet::new();
     for (place, address) in asked {
-        let client = client(access, within, place, &address);
+        let question = question(access, place, &address);
         tasks.spawn(async move {
-            let result = match client {
-                Ok(client) => describe(&client, within).await,
-                Err(reason) => Err(reason),
-            };
+            let answer = timeout(within, question.ask()).await;
+            let result = answer.unwrap_or_else(|_| Err(format!("no answer within {within:?}")));
             (place, address, result)
         });
     }
@@ -91,20 +91,16 @@ pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns a client for an address that the configured address with index `place` resolved to. The
-/// server's certificate must have the configured name.
-fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
+/// Returns the question for an address that the configured address with index `place` resolved to.
+/// The server's certificate must have the configured name.
+fn question(access: &PeerAccess, place: usize, address: &Address) -> Question {
     let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
         Address::Tls { host, .. } => tls.clone().server_name(host),
         _ => tls.clone(),
     };
-    let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(true).timeout(within);
-    let options = match access.token_for(place, address) {
-        Some(token) => options.token(token),
-        None => options,
-    };
-    Client::new(options).map_err(|error| error.to_string())
+    let token = access.token_for(place, address).unwrap_or_default().to_vec();
+    Question { address: address.clone(), token, tls }
 }
 
 async fn resolve_all(
@@ -153,15 +149,6 @@ fn socket_address(address: &Address) -> Option<SocketAddr> {
             host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
         }
         Address::Unix(_) => None,
-    }
-}
-
-/// Asks one peer.
-async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
-    match timeout(wait, client.info()).await {
-        Ok(Ok(json)) => Info::from_json(json.as_bytes()).map_err(|error| error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {wait:?}")),
     }
 }
 

@@ -136,7 +136,12 @@ fn saturation_leaves_the_daemon_ready() {
             };
         }
     };
-    finds("refusals", RefusesSome, "refused 66.6 % of the requests of the last 60 s (2,999", refused(0.6666));
+    finds(
+        "refusals",
+        RefusesSome,
+        "refused 66.6 % of the requests of the last 60 s with exhausted (2,999",
+        refused(0.6666),
+    );
     finds("refusals", Look, "refused 2.0 %", refused(0.02));
     finds_nothing(refused(0.009));
     finds("connections", RefusesSome, "7 refused with too_busy", |status| {

@@ -232,6 +232,7 @@ class _Result(Generic[T]):
 
     value: Any = None
     error: BaseException | None = None
+    _is_over = False
 
     def __init__(self, work: Callable[[Calls], Coroutine[Any, Any, T]]) -> None:
         self._work = work
@@ -265,8 +266,10 @@ class _Result(Generic[T]):
 
     def close(self) -> None:
         """Ends work that the thread does not do any more."""
-        self.error = ClosedError()
-        self.wake()
+        # Who waits for work that is over may not have woken yet.
+        if not self._is_over:
+            self.error = ClosedError()
+            self.wake()
 
     def _start(self, calls: Calls) -> None:
         self._task = calls.loop.create_task(self._work(calls))
@@ -280,6 +283,7 @@ class _Result(Generic[T]):
         else:
             self.value = task.result()
         self._task = None
+        self._is_over = True
         self.wake()
 
 

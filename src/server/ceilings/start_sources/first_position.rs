@@ -64,7 +64,8 @@ mod tests {
     fn only_the_bound_of_a_clean_stop_is_clean() {
         let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
         let numbering = Numbering::new(Layout::resolve(layout).unwrap(), "5".parse().unwrap()).unwrap();
-        let position = Position(900_000_000);
+        // The ID before the first one of a tick is another worker's.
+        let position = Position(219_726 * 4_096);
         let stored = Start { id_bound: numbering.id_bound(position) - 1, is_clean: true };
         let first = |id_bound| FirstPosition::at(id_bound, stored, &numbering);
         assert_eq!(first(stored.id_bound), FirstPosition { position, start: stored });

@@ -16,6 +16,7 @@ use crate::server::health::metrics::CloseReason;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_wire::{Action, ErrorCode};
+use zeroize::Zeroizing;
 
 /// The number of errors in a row after which a connection is closed, because an error costs more
 /// than a request. This many errors are enough to notice a defect of an honest client.
@@ -26,7 +27,7 @@ const ERRORS_IN_ROW_MAX: u16 = 1_000;
 pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
     /// Bytes that were read and are not decoded yet: half a request, or requests for a later turn.
-    pub(super) unread: Vec<u8>,
+    pub(super) unread: Zeroizing<Vec<u8>>,
     pub(super) unwritten: Unwritten,
     /// The instant at which `unread` was read. If `unread` is half a request, the instant at which
     /// its first byte was read. A request's wait and `stall_timeout` count from this instant.
@@ -47,7 +48,7 @@ impl<F: FrontEnd> Exchange<F> {
     pub(super) fn new(front: F) -> Self {
         Exchange {
             front,
-            unread: Vec::new(),
+            unread: Zeroizing::default(),
             unwritten: Unwritten::default(),
             read_at: NEVER_READ,
             backlog: None,
@@ -115,8 +116,9 @@ impl<F: FrontEnd> Exchange<F> {
     /// Keeps `rest` for the next turn. An idle connection owns no buffer.
     fn keep(&mut self, rest: &[u8]) {
         debug_assert!(rest.len() <= INPUT_SIZE);
-        if rest.is_empty() {
-            self.unread = Vec::new();
+        if rest.is_empty() || rest.len() > self.unread.capacity() {
+            // The old buffer is erased: it may have a token. A buffer that grows would leave a copy.
+            self.unread = Zeroizing::new(rest.to_vec());
         } else {
             self.unread.clear();
             self.unread.extend_from_slice(rest);

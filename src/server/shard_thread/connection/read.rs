@@ -18,6 +18,7 @@ use crate::clock;
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
 use crate::server::shared::live_config::LiveConfig;
+use zeroize::Zeroize;
 
 impl<F: FrontEnd> Connection<F> {
     /// Waits for bytes, at most for `deadline`, and takes a turn with them.
@@ -132,6 +133,10 @@ impl<F: FrontEnd> Connection<F> {
         let now = turn.now;
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
+        if config.facts.access.tokens.is_some() {
+            // The shard's buffer would keep the token of a client until other bytes cover it.
+            input[..end].zeroize();
+        }
         if kept > 0 && self.exchange.unread.len() == end {
             // The bytes that were read belong to the same half request as the kept bytes, so this
             // request began earlier. If whole requests were served, a half request behind them
