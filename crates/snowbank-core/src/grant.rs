@@ -65,6 +65,7 @@ impl Grant {
 
     /// Raises the ceiling, and never lowers it. `ceiling` must be durable already.
     pub fn raise(&self, ceiling: Position) {
+        assert!(ceiling.0 < u64::MAX, "a writer that stores no ceiling of the source grants nothing");
         self.ceiling.fetch_max(ceiling.0, Ordering::Release);
         self.wanted.store(0, Ordering::Relaxed);
     }
@@ -77,6 +78,7 @@ impl Grant {
         if self.is_lost() {
             return false;
         }
+        assert!(generation <= self.generation(), "a ceiling was stored before this raise, not after it");
         let holds = self.generation() == generation;
         if holds {
             self.raise(ceiling);

@@ -322,6 +322,9 @@ impl Keeper {
         }
         writer.wall_minus_boot_us = wall_minus_boot_us;
         for (index, durable) in ceilings {
+            let before = writer.durable[index];
+            assert!(durable.ceiling >= before.ceiling, "a stored ceiling sinks only at a stop");
+            assert!(durable.generation >= before.generation, "writes end in their order");
             writer.durable[index] = durable;
         }
         writer.due = None;
@@ -349,7 +352,9 @@ impl Keeper {
         // The stop lowers a sealed source's ceiling to its cursor, so nothing higher may be marked.
         let is_sealed = source.cursor().is_none();
         if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
-            mark(index, self.id_bound(index, self.stored(index).unwrap_or(lowest)));
+            let stored = self.stored(index).unwrap_or(lowest);
+            assert!(lowest <= stored, "no grant rises above what the state has");
+            mark(index, self.id_bound(index, stored));
             source.grant().raise_if(oldest, lowest);
         }
     }
@@ -364,7 +369,17 @@ impl Keeper {
     /// Ends all claims. Returns the bound that the stop should store for each source. The caller
     /// may trim the ceilings to these bounds unless the daemon has lost its locks.
     pub fn seal(&mut self) -> Vec<Left> {
-        self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
+        let left: Vec<Left> =
+            self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect();
+        for &Left { source: index, id_bound, .. } in &left {
+            let source = self.sources[index].source();
+            let end = source.numbering().position_from(id_bound);
+            // The numbers of a shared counter lie below the ends of its ranges, not below a ceiling.
+            let is_below =
+                source.kind().takes_ranges() || self.stored(index).is_none_or(|stored| end <= stored);
+            assert!(is_below, "nothing is claimed above a ceiling that is durable");
+        }
+        left
     }
 
     /// Returns the believed wall − boot, in microseconds.

@@ -106,6 +106,7 @@ impl Source {
         now: Now,
     ) -> Self {
         let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
+        assert!(start <= numbering.end(), "no source starts beyond its numbering");
         // The catch-up begins here, because the first ceiling follows the ID clock and is written
         // before the first request.
         let catch_up = CatchUp::none();
@@ -216,6 +217,10 @@ impl Source {
     /// it fails.
     pub fn seal(&self) -> Option<Position> {
         let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
+        assert!(
+            cursor == SEALED || cursor <= self.numbering.end().0,
+            "no claim reached beyond the numbering"
+        );
         (cursor != SEALED).then_some(Position(cursor))
     }
 
@@ -273,6 +278,10 @@ impl Source {
             }
             // `from + count` is at most `limit`, so it does not overflow or reach SEALED.
             let next = from + count;
+            debug_assert!(
+                cursor <= from && from <= next && next <= limit.0,
+                "a claim moves the cursor up, within its window"
+            );
             match self.cursor.compare_exchange_weak(cursor, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(Span { from: Position(from), count }),
                 Err(current) => cursor = current,

@@ -117,6 +117,7 @@ impl DiskStore {
         for &(index, ceiling) in raises {
             let record = &mut records[index];
             let raised = record.at(ceiling.max(record.ceiling()));
+            assert!(raised.id_bound >= record.id_bound, "a raise never lowers a bound");
             *record = Record { clean: false, untouched: false, ..raised };
         }
         self.store(records, wall_minus_boot_us)

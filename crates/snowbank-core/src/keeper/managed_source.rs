@@ -180,6 +180,7 @@ impl ManagedSource {
     /// Records the first ceiling, which is durable in the state directory. Grants this ceiling, or
     /// the fleet's ceiling if that is lower. Grants nothing to a shared counter.
     pub fn grant(&mut self, durable: Position) {
+        assert!(durable >= self.first.ceiling, "the first ceiling is not below the start");
         self.first.ceiling = durable;
         if self.source.kind().takes_ranges() {
             return;

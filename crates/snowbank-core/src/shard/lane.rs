@@ -233,11 +233,14 @@ impl Lane {
             return Ok(());
         }
         let wanted = missing.saturating_add(ahead());
+        let end = self.end();
         if let Some(from) = self.source.claim(window, wanted, rng) {
+            debug_assert!(from >= end, "a claim lies above all IDs that this shard has handed out");
             self.hand_out_span(Span { from, count: wanted }, missing, runs);
             return Ok(());
         }
         let from = self.source.claim(window, missing, rng).ok_or(missing)?;
+        debug_assert!(from >= end, "a claim lies above all IDs that this shard has handed out");
         self.hand_out_span(Span { from, count: missing }, missing, runs);
         Ok(())
     }
@@ -333,6 +336,7 @@ impl Lane {
     /// Pushes positions into this shard's ring, which must have room. The positions must lie above
     /// all IDs of this shard.
     fn push(&mut self, span: Span) {
+        debug_assert!(span.from >= self.ring_end, "the blocks of a ring rise");
         if self.ring().push(Block { span, generation: self.generation }) {
             self.ring_end = span.end();
         }

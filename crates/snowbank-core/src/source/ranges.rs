@@ -146,6 +146,7 @@ impl Source {
     /// earlier next range is skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
+        assert!(range.from < range.to, "a range has numbers, or the counter has ended");
         let mut next = lock(&shared.next);
         // The range has arrived. From now on, a request that does not fit wakes the keeper again.
         self.grant.forget_want();
@@ -174,6 +175,7 @@ impl Source {
         if range.generation != self.grant.generation() {
             return false;
         }
+        assert!(range.from >= self.grant.ceiling(), "the ranges of a daemon rise, or a number comes twice");
         let before = self.cursor.fetch_max(range.from.0, Ordering::Release);
         if let Some(shared) = &self.shared_counter {
             shared.skipped.fetch_add(range.from.0.saturating_sub(before), Ordering::Relaxed);

@@ -121,6 +121,7 @@ impl Source {
         let oldest = UnixMicros(id_time.0.saturating_sub(clock::micros(self.rules.burst_window)));
         let floor = self.numbering.first_of(self.numbering.tick_at(oldest));
         let ceiling = self.grant.ceiling();
+        debug_assert!(by_clock.0 < SEALED, "a claim below the limit never seals the source");
         let bound = if ceiling < by_clock {
             if self.ends_at(ceiling) { Bound::Ended } else { Bound::Ceiling }
         } else if by_clock == self.numbering.end() {
