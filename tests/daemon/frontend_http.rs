@@ -223,8 +223,8 @@ fn a_host_must_be_valid_and_at_loopback_local() {
 #[test]
 fn a_listener_at_every_address_checks_hosts_of_local_connections() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
-        let setup = Setup::configured(TWO_SOURCES).option("--http", listen.to_owned()).listeners(2);
-        let daemon = setup.option("--admin", listen.to_owned()).listeners(3).start();
+        let setup = Setup::configured(TWO_SOURCES).option("--http", listen).listeners(2);
+        let daemon = setup.option("--admin", listen).listeners(3).start();
         for listener in 1..=2 {
             let port = daemon.addresses[listener].tcp().port();
             let path = if listener == 1 { "/v1/ids" } else { "/status" };

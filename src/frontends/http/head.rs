@@ -37,6 +37,7 @@ pub(crate) struct Head<'a> {
 }
 
 /// The outcome of parsing the head of a request.
+#[expect(clippy::large_enum_variant, reason = "a head lives for one step, on the stack")]
 pub(crate) enum Parsed<'a> {
     /// The head is not complete yet.
     Incomplete,

@@ -57,7 +57,7 @@ impl Unwritten {
     /// owns no buffer.
     fn record_written(&mut self, size: usize) {
         self.written += size;
-        if self.len() == 0 {
+        if self.written == self.bytes.len() {
             *self = Unwritten::default();
         }
     }
