@@ -104,6 +104,40 @@ impl Wait {
     }
 }
 
+impl<'a> Next<'a> {
+    /// Returns the request of a frame with these flags and this body.
+    #[inline]
+    fn of(flags: u8, head: [u8; NEXT_HEAD_SIZE], source: &'a [u8]) -> Self {
+        let [c0, c1, c2, c3, w0, w1] = head;
+        Self {
+            count: u32::from_le_bytes([c0, c1, c2, c3]),
+            source,
+            wait: Wait { on_wire_ms: u16::from_le_bytes([w0, w1]) },
+            explicit: flags & EXPLICIT != 0,
+            partial: flags & PARTIAL != 0,
+        }
+    }
+}
+
+/// Parses the first request in `bytes` if it is a whole NEXT without a fault. Returns the request,
+/// its tag and the size of its frame. Nearly all requests are such, and need no [`parse`].
+#[inline]
+pub fn parse_next(bytes: &[u8]) -> Option<(Next<'_>, u16, usize)> {
+    const HEAD_SIZE: usize = HEADER_SIZE + NEXT_HEAD_SIZE;
+    let (&[l0, l1, l2, l3, NEXT, flags, t0, t1, ref head @ ..], rest) =
+        bytes.split_first_chunk::<HEAD_SIZE>()?
+    else {
+        return None;
+    };
+    // A length below the head's wraps, and is above the limit too.
+    let name_size = (u32::from_le_bytes([l0, l1, l2, l3]) as usize).wrapping_sub(HEAD_SIZE - 4);
+    if name_size > MAX_NAME_SIZE || flags & !(EXPLICIT | PARTIAL) != 0 {
+        return None;
+    }
+    let source = rest.get(..name_size)?;
+    Some((Next::of(flags, *head, source), u16::from_le_bytes([t0, t1]), HEAD_SIZE + name_size))
+}
+
 /// Parses the first request in `bytes`.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Parsed<Request<'_>> {
@@ -117,14 +151,8 @@ fn understand<'a>(frame: &RawFrame<'a>) -> Result<Request<'a>, Fault> {
         NEXT => {
             frame.check_flags(EXPLICIT | PARTIAL)?;
             match frame.body.split_first_chunk::<NEXT_HEAD_SIZE>() {
-                Some((&[c0, c1, c2, c3, w0, w1], source)) if source.len() <= MAX_NAME_SIZE => {
-                    Ok(Request::Next(Next {
-                        count: u32::from_le_bytes([c0, c1, c2, c3]),
-                        source,
-                        wait: Wait { on_wire_ms: u16::from_le_bytes([w0, w1]) },
-                        explicit: frame.flags & EXPLICIT != 0,
-                        partial: frame.flags & PARTIAL != 0,
-                    }))
+                Some((head, source)) if source.len() <= MAX_NAME_SIZE => {
+                    Ok(Request::Next(Next::of(frame.flags, *head, source)))
                 }
                 _ => Err(frame.body_fault("6 to 70 bytes")),
             }
