@@ -47,7 +47,7 @@ pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Replies};
-pub use words::{Reason, Words, in_words};
+pub use words::{Reason, Words, in_words, no_grant};
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! may see a value that is a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
@@ -216,7 +216,7 @@ pub(crate) struct Metrics {
     pub(crate) started: Reading,
     /// True if the previous run did not mark its record as clean. `None`: the state has no record
     /// of a run.
-    pub(crate) previous_run_unclean: Option<bool>,
+    pub(crate) previous_run_unclean: OnceLock<bool>,
 }
 
 impl Metrics {
@@ -242,7 +242,7 @@ impl Metrics {
             draining: AtomicBool::new(false),
             instance,
             started,
-            previous_run_unclean: None,
+            previous_run_unclean: OnceLock::new(),
         }
     }
 

@@ -21,9 +21,9 @@ const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must stay better before the improvement is logged. So a finding
 /// about clients that come and go every few seconds has only two lines in the log.
 const SETTLED: Duration = Duration::from_secs(20);
-/// For this time after the start, nothing is logged while a source waits for its first tick, if
-/// this tick comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick,
-/// so such a wait is normal.
+/// For this time after the start, nothing is logged while no source has begun, or while a source
+/// waits for its first tick, if this tick comes within [`BEGINS_WITHIN_S`]. A source without a state
+/// begins with the next tick, so such a wait is normal.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
@@ -111,7 +111,7 @@ impl Changes {
     /// Returns no lines during a stop, which has its own line, and at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
-        if status.draining || begins_soon(status) {
+        if status.draining || is_beginning(status) {
             return Vec::new();
         }
         let mut lines = Vec::new();
@@ -137,11 +137,12 @@ impl Changes {
     }
 }
 
-/// Returns true if the daemon has just started, and a source waits for a first tick that comes
-/// soon.
-fn begins_soon(status: &Status) -> bool {
+/// Returns true if the daemon has just started, and a source has not begun or waits for a first
+/// tick that comes soon.
+fn is_beginning(status: &Status) -> bool {
+    let has_begun = status.sources.iter().all(|source| source.awaits.is_none());
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
-    status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
+    status.uptime_s < BEGINNING_S && (!has_begun || stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S)
 }
 
 fn readiness_line(status: &Status) -> Line {

@@ -22,7 +22,7 @@ use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
 use snowbank_client::layout::Numbering as LayoutNumbering;
@@ -70,14 +70,14 @@ impl Common {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: metrics.instance.clone(),
             started_unix_s: started.wall.0 as f64 / 1e6,
-            previous_run_unclean: metrics.previous_run_unclean,
+            previous_run_unclean: metrics.previous_run_unclean.get().copied(),
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
-            fleet: fleet_status(metrics, &sources),
+            fleet: fleet_status(metrics, &live_config, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             identities: identities_status(&live_config),
@@ -130,6 +130,9 @@ impl Common {
             return seen.polled.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
         }
         let ceiling = *self.metrics.keeper().polled.fleet_ceilings.get(index)?;
+        if source.cursor().is_none() {
+            return None;
+        }
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
         Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
     }
@@ -158,6 +161,13 @@ impl Common {
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
             fleet_headroom_s: self.fleet_headroom_s(index, source, now),
             ceiling_wanted: source.grant().is_wanted(),
+            awaits: match &supply.stage {
+                Stage::Granted => None,
+                Stage::Waits(reason) => Some(format!("waits for a worker ID: {reason}")),
+                Stage::UnderWay => Some(String::from(
+                    "waits until storage has made its first ceiling durable, or until the coordinator answers",
+                )),
+            },
         }
     }
 }
@@ -260,12 +270,16 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
 }
 
 /// Returns the status of the fleet's ceilings, from the sources' status.
-fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
+fn fleet_status(metrics: &Metrics, live: &LiveConfig, sources: &[SourceStatus]) -> Option<FleetStatus> {
     let seen = metrics.keeper();
-    if let Some(reason) = &seen.waits_for {
+    let has_grant = live.supplies.iter().any(|supply| supply.stage == Stage::Granted);
+    let mut waiting = live.supplies.iter().filter_map(|supply| match &supply.stage {
+        Stage::Waits(reason) => Some(reason.to_string()),
+        Stage::UnderWay | Stage::Granted => None,
+    });
+    if let Some(reason) = waiting.next().filter(|_| !has_grant) {
         let silent = seen.fleet_silence.clone();
-        let waits_for = Some(reason.clone());
-        return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
+        return Some(FleetStatus { silent, waits_for: Some(reason), ..FleetStatus::default() });
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());

@@ -6,12 +6,18 @@ use std::time::Duration;
 use crate::access::{Identity, Rules};
 use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
+use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
+use snowbank_client::layout::Layout;
 use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
-/// Returns the JSON of INFO.
-pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
+/// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, by index.
+pub(super) fn describe(
+    settings: &Settings,
+    granted: &[Option<&Numbering>],
+    instance: &str,
+) -> Result<Vec<u8>, StartError> {
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
@@ -27,8 +33,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         // Each reply to INFO adds a reading of the clock.
         clock_unix_ms: None,
         sources: (0..)
-            .zip(&settings.sources)
-            .map(|(index, source)| describe_source(settings, index, source))
+            .zip(settings.sources.iter().zip(granted))
+            .map(|(index, (source, granted))| describe_source(settings, index, source, *granted))
             .collect(),
     };
     check_size(info.to_json())
@@ -38,11 +44,17 @@ fn millis(duration: Duration) -> Option<u64> {
     u64::try_from(duration.as_millis()).ok()
 }
 
-fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> info::Source {
+fn describe_source(
+    settings: &Settings,
+    index: u16,
+    source: &SourceSettings,
+    granted: Option<&Numbering>,
+) -> info::Source {
     let layout = source.own_layout();
     let is_counter = layout.is_none();
     let kind = if is_counter { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
-    let worker_ids = layout.filter(|_| !source.worker_ids.are_awaited);
+    let worker_ids = granted.and_then(Numbering::snowflake).map(|(_, worker_ids)| worker_ids);
+    let rate = |layout: &Layout| layout.ids_per_second().saturating_mul(source.rates());
     info::Source {
         index,
         name: source.name.clone(),
@@ -51,8 +63,8 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
         offset: is_counter.then_some(source.offset),
         fleet: source.kind.takes_ranges().then(|| settings.fleet.name.clone()),
         layout: layout.map(ToString::to_string),
-        worker_ids: worker_ids.map(|_| source.worker_ids.set.iter().collect()),
-        per_second: layout.map(|_| source.ids_per_second()),
+        worker_ids: worker_ids.map(|worker_ids| worker_ids.iter().collect()),
+        per_second: layout.map(rate),
     }
 }
 

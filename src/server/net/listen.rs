@@ -41,14 +41,6 @@ pub(crate) struct Listener {
     pub(crate) _file: Option<SocketFile>,
 }
 
-impl Listener {
-    /// Returns another handle of the socket. From then on, the new handle owns the socket's file.
-    pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
-        let socket = self.socket.try_clone()?;
-        Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
-    }
-}
-
 /// Opens the sockets of an address. A host name may resolve to several addresses, each with a
 /// socket.
 ///

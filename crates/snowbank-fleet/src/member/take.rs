@@ -328,6 +328,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Forgets the numbers of these sources, whose start has failed, and remembers the writes that
+    /// took them. The next try asks the coordinator who holds the numbers. If no source is left,
+    /// the next try compares the endpoints and reads the marker, as a first try does.
+    pub fn give_up(&mut self, sources: &[usize]) {
+        self.tried.has_waited = true;
+        self.sources.retain(|held| !sources.contains(&held.index));
+        self.forget_counters(sources);
+        if self.sources.is_empty() && self.counters.is_empty() {
+            (self.marker, self.polled) = (None, None);
+            (self.is_pausing, self.are_compared) = (false, false);
+            self.coordinator.as_mut().set_cluster(None);
+        }
+    }
+}
+
 impl<C> Member<C> {
     /// Gives the member the facts from earlier tries of this process.
     pub fn after(self, tried: Tried) -> Self {
