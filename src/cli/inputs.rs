@@ -6,11 +6,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use crate::ceiling::lock_dir_is_a_containers;
+use crate::clock;
 use crate::config::{
     self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
     StatePlace,
 };
-use crate::clock;
 use crate::server::{ADMIN_CONNECTIONS_MAX, Reloaded, StartError};
 use crate::system_error::file_may_pass;
 use snowbank_client::layout::UnixMicros;

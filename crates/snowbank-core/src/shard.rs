@@ -72,7 +72,11 @@ impl Shard {
     /// Replaces the lanes of all sources that are not these, and adds lanes for new ones. `lane`
     /// makes the lane of a source. IDs that were claimed ahead for a replaced source are skipped.
     /// Must be called between two wake-ups.
-    pub fn adopt<'s>(&mut self, sources: impl Iterator<Item = &'s Arc<Source>>, lane: impl Fn(usize) -> Lane) {
+    pub fn adopt<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s Arc<Source>>,
+        lane: impl Fn(usize) -> Lane,
+    ) {
         self.top_up();
         for (index, source) in sources.enumerate() {
             match self.lanes.get_mut(index) {

@@ -10,7 +10,9 @@ use super::job_thread::JobThread;
 use super::join_fleet::{Joined, Joining};
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
-use crate::fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken};
+use crate::fleet::{
+    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken,
+};
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 

@@ -248,7 +248,8 @@ impl Joining {
             asked => asked?,
         };
         // A source whose own worker IDs another daemon of this machine has locked has picked others.
-        let locks = locks.ok_or_else(|| StartError::WorkerIdHeld(format!("source {:?}: not locked", source.name)))?;
+        let locks =
+            locks.ok_or_else(|| StartError::WorkerIdHeld(format!("source {:?}: not locked", source.name)))?;
         Ok((taken, locks))
     }
 

@@ -334,7 +334,9 @@ impl Ceilings {
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
         let restored = self.keeper.restored();
         let trim = Trim { sources, wall_minus_boot_us, restored };
-        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
+        // A start that was refused changes nothing.
+        let has_begun = !trim.sources.is_empty();
+        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok() && has_begun);
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;

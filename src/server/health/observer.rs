@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::admin::{Effect, Finding, Status};
 use crate::clock::{BootMicros, Reading};
 use crate::keeper;
+use crate::server::lifecycle::control::TRY_TIMEOUT;
 use crate::server::shared::common::Common;
 
 /// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
@@ -21,11 +22,15 @@ const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must stay better before the improvement is logged. So a finding
 /// about clients that come and go every few seconds has only two lines in the log.
 const SETTLED: Duration = Duration::from_secs(20);
-/// For this time after the start, nothing is logged while no source has begun, or while a source
-/// waits for its first tick, if this tick comes within [`BEGINS_WITHIN_S`]. A source without a state
-/// begins with the next tick, so such a wait is normal.
+/// For this time after the start, nothing is logged while a source waits for its first tick, if
+/// this tick comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick,
+/// so such a wait is normal.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
+
+/// For this time after the start, nothing is logged while a source's grant is under way: a daemon
+/// that takes a worker ID pauses for some seconds before it uses it.
+const UNDER_WAY: Duration = TRY_TIMEOUT;
 
 /// Reads the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
@@ -140,9 +145,10 @@ impl Changes {
 /// Returns true if the daemon has just started, and a source has not begun or waits for a first
 /// tick that comes soon.
 fn is_beginning(status: &Status) -> bool {
-    let has_begun = status.sources.iter().all(|source| source.awaits.is_none());
+    let is_under_way = status.sources.iter().any(|source| source.awaits.is_some());
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
-    status.uptime_s < BEGINNING_S && (!has_begun || stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S)
+    is_under_way && status.uptime_s < UNDER_WAY.as_secs_f64()
+        || status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 
 fn readiness_line(status: &Status) -> Line {

@@ -125,14 +125,13 @@ impl Common {
     /// Returns the time for which a source can hand out IDs without the coordinator. `None`: the
     /// source belongs to no fleet.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
+        // A sealed source has no grant yet, or hands out nothing more.
+        source.cursor()?;
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();
             return seen.polled.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
         }
         let ceiling = *self.metrics.keeper().polled.fleet_ceilings.get(index)?;
-        if source.cursor().is_none() {
-            return None;
-        }
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
         Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
     }

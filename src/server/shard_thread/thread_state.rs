@@ -85,7 +85,8 @@ impl ThreadState {
         let now = self.now();
         let turn = &mut *self.turn.borrow_mut();
         let sources = live_config.supplies.iter().map(|supply| &supply.source);
-        turn.shard.adopt(sources, |index| live_config.supplies[index].lane(self.index, self.common.order, now));
+        turn.shard
+            .adopt(sources, |index| live_config.supplies[index].lane(self.index, self.common.order, now));
         turn.wakers.wake_all();
         self.live_config.replace(live_config);
     }
