@@ -64,7 +64,7 @@ pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use listeners::{InheritedAddresses, Purpose};
-pub use machine::Machine;
+pub use machine::{Interface, Machine};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
@@ -78,8 +78,8 @@ pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 
-pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
+pub use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 
 /// Reads a configuration: the path (for messages and relative paths) and the text of a file, if
 /// there is one, and the options and environment variables that override it.

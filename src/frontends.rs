@@ -25,7 +25,7 @@
 //! # Modules
 //!
 //! - `registry`: all that follows from a row.
-//! - `statistics`: the statistics of katsubushi.
+//! - `statistics`: the statistics of katsubushi, counted by its rules.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
@@ -47,6 +47,7 @@ pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Replies};
+pub use statistics::{GetCounters, Gets};
 pub use words::{Reason, Words, in_words, no_grant};
 
 use std::fmt::Debug;
@@ -56,9 +57,9 @@ use self::registry::front_ends;
 use crate::access::{Denial, Session};
 use crate::config::Settings;
 use crate::config::setting::Row;
-use snowbank_client::address::Address;
-use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
+use snowbank_id::layout::{Run, UnixMicros};
+use snowbank_wire::address::Address;
 
 front_ends! {
     /// Redis' protocol, versions 2 and 3.
@@ -164,6 +165,9 @@ impl Conditions<'_> {
 pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
+
+    /// Adds to the gets of all protocols, if anything keeps them.
+    fn add_gets(&self, _gets: Gets) {}
 }
 
 impl<F: Fn(Protocol) -> Counts> CountsOf for F {
@@ -181,10 +185,8 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests that got IDs, plus all requests that got an error.
-    pub id_requests: u64,
-    /// The requests that got an error.
-    pub errors: u64,
+    /// The gets of all protocols.
+    pub gets: Gets,
 }
 
 /// The result of parsing the first message in a buffer.
@@ -192,6 +194,11 @@ pub struct Counts {
 pub enum Step<F> {
     /// The message is not complete yet.
     Incomplete,
+    /// Bytes to which there is no reply, such as a part of a refused value.
+    Skipped {
+        /// The number of bytes.
+        consumed: usize,
+    },
     /// The message needed no IDs, and its reply is encoded.
     Answered {
         /// As in [`Step::Ids`].

@@ -1,6 +1,6 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
-//! The client's side, and the code that both sides share, are in `snowbank_client::tls`. One
+//! The client's side, and the code that both sides share, are in `snowbank_tls`. One
 //! [`Acceptor`] serves all TLS listeners of a daemon. A reload can replace the acceptor's
 //! certificate.
 //!
@@ -20,9 +20,9 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use snowbank_client::tls::fault::{self, Side};
-use snowbank_client::tls::files::{self, FileFault, PemFile, Validity};
-use snowbank_client::tls::provider;
+use snowbank_tls::fault::{self, Side};
+use snowbank_tls::files::{self, FileFault, PemFile, Validity};
+use snowbank_tls::provider;
 
 /// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;

@@ -1,7 +1,7 @@
 //! The cost of writing an ID as a text in each format, and of reading the text.
 
 use super::*;
-use snowbank_client::format::{AliasKeys, Codec, Context, Format};
+use snowbank_id::format::{AliasKeys, Codec, Context, Format};
 
 const EACH: &[&str] = &[
     "decimal",

@@ -23,7 +23,7 @@ use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Run, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Run, UnixMicros, WorkerSet};
 
 fn main() {
     divan::main();

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;

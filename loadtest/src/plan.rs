@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use snowbank_client::layout::{Layout, Numbering, WorkerSet};
+use snowbank_id::layout::{Layout, Numbering, WorkerSet};
 
 use crate::failure::Failure;
 use crate::report::figure::{Figures, Unit};

@@ -1,10 +1,10 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_client::layout::{Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
-use snowbank_client::protocol::one_line;
+use snowbank_id::layout::{Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
+use snowbank_wire::one_line;
 
 use crate::failure::Failure;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
-use snowbank_client::tls::Connector;
+use snowbank_tls::Connector;
 
 use crate::daemon::Ending;
 use crate::frontend::Row;

@@ -10,7 +10,7 @@ use super::usage::Usage;
 use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
 use crate::tls::Authorities;
-use snowbank_client::tls::names::{self, CertificateName};
+use snowbank_tls::names::{self, CertificateName};
 
 /// A name for one client or several, and the limits of these clients.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::status::Status;
 use crate::config::Address;
-use snowbank_client::tls::{self, ClientFiles, fault};
+use snowbank_tls::{ClientFiles, fault};
 
 /// The largest answer that is read. The status of a daemon with as many sources and identities as
 /// possible, all with the longest names, has a third of this size.
@@ -68,7 +68,7 @@ impl Target {
 }
 
 fn cannot(address: &Address, error: &io::Error) -> String {
-    match tls::explain(error) {
+    match snowbank_tls::explain(error) {
         Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
         None => format!(
             "cannot ask the daemon at {address}: {error}; does `snowbank serve` run there, with --admin {address}?"
@@ -92,13 +92,14 @@ where
     let request = request.map_err(|error| no_daemon(address, &error))?;
     let response = sender.send_request(request).await;
     // With TLS 1.3, the server reports a missing client certificate only after the handshake.
-    let response = response.map_err(|error| match fault::io_error(&error).and_then(tls::explain) {
-        Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
-        None if error.is_parse() && !address.is_tls() => {
-            format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
-        }
-        None => no_daemon(address, &error),
-    })?;
+    let response =
+        response.map_err(|error| match fault::io_error(&error).and_then(snowbank_tls::explain) {
+            Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
+            None if error.is_parse() && !address.is_tls() => {
+                format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
+            }
+            None => no_daemon(address, &error),
+        })?;
     if response.status() != StatusCode::OK {
         return Err(no_daemon(address, &format_args!("it answers {}", response.status())));
     }

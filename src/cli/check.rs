@@ -9,7 +9,7 @@ use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::server::{StartError, check_records};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -82,8 +82,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let picked = match settings.pick_worker_ids(&Machine::here()) {
         Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
         Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
-        Err(Unpicked::NoNumber { reason, .. }) => {
-            vec![format!("warning: `serve` would not start on this machine: {reason}")]
+        Err(Unpicked::NoNumber { reason, may_pass: false }) => {
+            writeln!(out, "{reason}")?;
+            return Err(Failure::no(format_args!(
+                "{}: `serve` would not start on this machine",
+                path.display()
+            )));
+        }
+        Err(Unpicked::NoNumber { reason, may_pass: true }) => {
+            vec![format!("warning: `serve` would not start on this machine now: {reason}")]
         }
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
@@ -110,7 +117,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Ok(place) => writeln!(out, "{place}")?,
         Err(error) => writeln!(out, "warning: {error}")?,
     }
-    let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
+    let warnings = settings.warnings(now).into_iter().chain(settings.doubts(now)).chain(secrets.warnings);
     let warnings = warnings.chain(unread.map(|error| error.to_string()));
     let unreadable = service_user::warnings(path, &settings);
     for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {

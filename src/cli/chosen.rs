@@ -2,7 +2,7 @@
 
 use super::Failure;
 use crate::config::resolve_layout;
-use snowbank_client::layout::{Layout, Preset, find_preset};
+use snowbank_id::layout::{Layout, PRESETS, Preset, find_preset};
 
 /// The value of `decode --layout` for the numbers of a ticket counter, which have no layout.
 pub(super) const TICKET: &str = "ticket";
@@ -28,7 +28,13 @@ impl Chosen {
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }
 
-    /// Returns the preset's name if it was chosen by name, else the text form.
+    /// Takes a layout that a configuration or a daemon has.
+    pub(super) fn of_layout(layout: &Layout) -> Self {
+        let preset = PRESETS.iter().find(|preset| Layout::resolve(preset.name).as_ref() == Ok(layout));
+        Chosen { preset, layout: layout.clone() }
+    }
+
+    /// Returns the preset's name if it has one, else the text form.
     pub(super) fn label(&self) -> String {
         self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
     }

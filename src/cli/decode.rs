@@ -1,6 +1,8 @@
 //! `snowbank decode`.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -9,8 +11,10 @@ use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::format::{Context, Format};
-use snowbank_client::layout::Role;
+use crate::clock;
+use crate::config::{self, Overrides};
+use snowbank_id::format::{Context, Format};
+use snowbank_id::layout::{Role, UnixMicros};
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
@@ -21,27 +25,39 @@ pub(super) struct Arguments {
     /// The format of the IDs: decimal, or one that `snowbank next --format` writes
     #[arg(long, value_name = "NAME", default_value = "decimal")]
     from: Format,
-    /// The source that made the IDs: UUIDs hold a digest of its name
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    source: String,
+    /// The source that made the IDs: a configuration may have several, and UUIDs hold a digest of
+    /// the name [default: default, and the first source of a configuration]
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
     #[command(flatten)]
     keys: KeyOptions,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`. "ticket"
-    /// stands for the numbers of a ticket counter, which have no fields
-    #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
-    layout: String,
+    /// stands for the numbers of a ticket counter, which have no fields [default: twitter]
+    #[arg(long, value_name = "NAME|SPEC")]
+    layout: Option<String>,
+    /// The configuration of the daemon that made the IDs: the layout is that of --source
+    #[arg(long, value_name = "FILE", conflicts_with = "layout")]
+    config: Option<PathBuf>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let chosen = match arguments.layout.as_str() {
-        TICKET => None,
-        name_or_spec => Some(Chosen::resolve(name_or_spec)?),
+    let now = clock::os::read().wall;
+    let made = match (&arguments.layout, &arguments.config) {
+        (_, Some(config)) => made_by_config(config, arguments.source.as_deref(), now)?,
+        (name_or_spec, None) => Made {
+            source: arguments.source.clone().unwrap_or_else(|| DEFAULT_SOURCE.to_owned()),
+            chosen: match name_or_spec.as_deref().unwrap_or(ASSUMED_LAYOUT) {
+                TICKET => None,
+                name_or_spec => Some(Chosen::resolve(name_or_spec)?),
+            },
+            is_assumed: name_or_spec.is_none(),
+        },
     };
-    let layout = chosen.as_ref().map(|chosen| &chosen.layout);
-    let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
+    let layout = made.chosen.as_ref().map(|chosen| &chosen.layout);
+    let codec = arguments.keys.codec(&arguments.from, Context::new(&made.source, layout))?;
     // Nothing is printed before all IDs are read, so that a mistake in the last ID does not leave
     // half of an answer.
     let mut lines = Vec::new();
@@ -50,8 +66,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             (Format::Decimal, Some(layout)) => layout.parse_id(text).map_err(Failure::usage)?,
             _ => codec.read(text).map_err(Failure::usage)?,
         };
-        match &chosen {
-            Some(chosen) => write_decoded(chosen, id, arguments.json, &mut lines)?,
+        match &made.chosen {
+            Some(chosen) => {
+                let line = Line::of(chosen, id, made.is_assumed, now)?;
+                if arguments.json { write_json(&line, &mut lines)? } else { line.write(&mut lines)? }
+            }
             None if arguments.json => {
                 write_json(&json!({ "id": id.to_string(), "layout": TICKET }), &mut lines)?;
             }
@@ -61,44 +80,99 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&lines)?)
 }
 
-fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> Outcome {
-    let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
-    let time = chosen.layout.rfc3339(decoded.instant);
-    // If the layout has only one node field, that field already shows the worker ID.
-    let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
-    let worker_id = has_several.then_some(decoded.worker);
-    if json {
-        let id = id.to_string();
-        let layout = &*chosen.label();
-        let unix_ms = decoded.instant.unix_ms();
-        write_json(&Line { id, layout, time, unix_ms, worker_id, fields: decoded.fields }, lines)?;
-        return Ok(());
-    }
-    write!(lines, "{id} {time}")?;
-    // The first field is the time, which the line has already.
-    for (name, value) in &decoded.fields[1..] {
-        write!(lines, " {name}={value}")?;
-    }
-    match worker_id {
-        Some(id) => writeln!(lines, " (worker ID {id})")?,
-        None => writeln!(lines)?,
-    }
-    Ok(())
+/// The layout of IDs without --layout and --config, as of a daemon without a configuration.
+const ASSUMED_LAYOUT: &str = "twitter";
+/// The name of the source of a daemon without a configuration.
+const DEFAULT_SOURCE: &str = "default";
+
+/// What made the IDs.
+struct Made {
+    source: String,
+    /// The layout; `None` for a ticket counter.
+    chosen: Option<Chosen>,
+    /// True if nobody named the layout.
+    is_assumed: bool,
+}
+
+/// Returns the source of this name in a configuration, or its first one.
+fn made_by_config(path: &Path, name: Option<&str>, now: UnixMicros) -> Result<Made, Failure> {
+    let text = config::read_file(path).map_err(Failure::usage)?;
+    let loaded = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now);
+    let settings = loaded.map_err(|mistakes| Failure::usage(mistakes.first_line()))?;
+    let found = match name {
+        Some(name) => settings.sources.iter().find(|source| source.name == name),
+        None => settings.sources.first(),
+    };
+    let source = found.ok_or_else(|| {
+        let names: Vec<_> = settings.sources.iter().map(|source| source.name.as_str()).collect();
+        let found = name.unwrap_or_default();
+        Failure::usage(format!(
+            "--source: found {found:?}, allowed: {}, as in {}",
+            names.join(", "),
+            path.display()
+        ))
+    })?;
+    let chosen = source.own_layout().map(Chosen::of_layout);
+    Ok(Made { source: source.name.clone(), chosen, is_assumed: false })
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers are exact only up to 2^53.
     id: String,
-    layout: &'a str,
+    layout: String,
+    /// True if nobody named the layout, which may be the wrong one.
+    #[serde(skip_serializing_if = "is_false")]
+    layout_assumed: bool,
     time: String,
     unix_ms: i64,
+    /// True if the ID would have been made later than now: the layout may be the wrong one.
+    #[serde(skip_serializing_if = "is_false")]
+    in_future: bool,
     /// The worker ID, if it consists of several node fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<u64>,
     /// In the layout's order.
     #[serde(serialize_with = "as_object")]
     fields: Vec<(&'a str, u64)>,
+}
+
+impl<'a> Line<'a> {
+    fn of(chosen: &'a Chosen, id: u64, is_assumed: bool, now: UnixMicros) -> Result<Self, Failure> {
+        let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
+        // If the layout has only one node field, that field already shows the worker ID.
+        let node_fields = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node);
+        Ok(Line {
+            id: id.to_string(),
+            layout: chosen.label(),
+            layout_assumed: is_assumed,
+            time: chosen.layout.rfc3339(decoded.instant),
+            unix_ms: decoded.instant.unix_ms(),
+            in_future: decoded.instant > now,
+            worker_id: (node_fields.count() > 1).then_some(decoded.worker),
+            fields: decoded.fields,
+        })
+    }
+
+    fn write(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+        write!(lines, "{} {}", self.id, self.time)?;
+        // The first field is the time, which the line has already.
+        for (name, value) in &self.fields[1..] {
+            write!(lines, " {name}={value}")?;
+        }
+        let mut remarks = Vec::new();
+        remarks.extend(self.worker_id.map(|id| format!("worker ID {id}")));
+        remarks.extend(self.in_future.then(|| String::from("in the future: is it another layout's?")));
+        remarks.extend(self.layout_assumed.then(|| format!("layout {}, assumed", self.layout)));
+        if remarks.is_empty() {
+            return writeln!(lines);
+        }
+        writeln!(lines, " ({})", remarks.join("; "))
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn as_object<S: Serializer>(fields: &[(&str, u64)], serializer: S) -> Result<S::Ok, S::Error> {

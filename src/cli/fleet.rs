@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::{Overrides, Settings, SourceSettings};
 use crate::fleet::{self, Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
 use crate::server::StartError;
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_id::layout::{Layout, UnixMicros};
 
 pub(super) const HELP: &str = "\
 Reads the configuration that the daemons have: its [fleet] names the coordinator, and its sources the ID spaces.

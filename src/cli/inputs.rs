@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::server::{ADMIN_CONNECTIONS_MAX, Reloaded, StartError};
 use crate::system_error::file_may_pass;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables
 /// override the file.

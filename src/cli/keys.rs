@@ -3,7 +3,7 @@
 use super::Failure;
 use super::tls::locate;
 use crate::config::{FileRef, read_file};
-use snowbank_client::format::{AliasKeys, Codec, Context, Format};
+use snowbank_id::format::{AliasKeys, Codec, Context, Format};
 
 /// The option that names the keys of aliases.
 #[derive(Debug, clap::Args)]

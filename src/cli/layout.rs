@@ -9,7 +9,7 @@ use super::chosen::Chosen;
 use super::sql::{self, Dialect};
 use crate::clock;
 use crate::config::Grouped;
-use snowbank_client::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
+use snowbank_id::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
@@ -69,6 +69,9 @@ struct Facts {
     last: String,
     max_digits: u32,
     fields: Vec<FieldForm>,
+    /// What is probably wrong with the layout, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 impl Facts {
@@ -86,6 +89,7 @@ impl Facts {
             last: layout.rfc3339(layout.last()),
             max_digits: layout.max_digits(),
             fields: LayoutTable::from(layout).fields,
+            warnings: layout.doubts(clock::os::read().wall).iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -130,7 +134,8 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "workers         {} (0 to {})", Grouped(layout.workers()), layout.workers() - 1)?;
     writeln!(out, "first           {first} (the epoch, Unix ms {})", layout.epoch_unix_ms())?;
     writeln!(out, "last            {last}{}", left(layout))?;
-    writeln!(out, "last ID         {} ({} digits)", layout.last_id(), layout.max_digits())
+    writeln!(out, "last ID         {} ({} digits)", layout.last_id(), layout.max_digits())?;
+    layout.doubts(clock::os::read().wall).iter().try_for_each(|doubt| writeln!(out, "warning: {doubt}"))
 }
 
 fn left(layout: &Layout) -> String {

@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::format::{Codec, Context, Format};
-use snowbank_client::layout::{ChosenField, Layout};
 use snowbank_client::protocol::info::{Info, Source};
 use snowbank_client::{Batch, SourceChoice};
+use snowbank_id::format::{Codec, Context, Format};
+use snowbank_id::layout::{ChosenField, Layout};
 
 /// The options of the lines.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::chosen::Chosen;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// Options of `snowbank range`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 //! its instant and from an instant to its first ID.
 
 use super::chosen::Chosen;
-use snowbank_client::layout::{Layout, Role};
+use snowbank_id::layout::{Layout, Role};
 
 /// A database's SQL.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

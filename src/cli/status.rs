@@ -12,7 +12,7 @@ use super::{Failure, Outcome};
 use crate::admin::{Finding, Status, Target, counted, seconds, times};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The address if neither an option nor a configuration names one.
 const DEFAULT_ADDRESS: &str = "9660";

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};

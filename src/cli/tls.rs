@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use crate::config::{Address, Credentials, FileRef};
-use snowbank_client::tls::ClientFiles;
+use snowbank_tls::ClientFiles;
 
 /// Options of the commands that connect to a daemon.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::next::read_token;
 use super::{Failure, Outcome};
 use crate::config::{SOURCE_NAME, hashed_line, is_source_name};
-use snowbank_client::tls::provider;
+use snowbank_tls::provider;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::{BootMicros, Reading};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// The most that the boot clock may advance while the wall clock is read. If it advances more, the
 /// thread has lost the processor or the machine has slept, and the reading is torn.

@@ -18,7 +18,7 @@ use super::state_dir::StateDirChoice;
 use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
 use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
-use snowbank_client::address::Address;
+use snowbank_wire::address::Address;
 
 /// The default wait if ticks are short: long enough to outlast a burst, short enough to fail before
 /// callers give up.

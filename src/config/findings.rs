@@ -8,7 +8,7 @@ use super::Settings;
 use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
 use super::value::{Value, excerpt};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The file, option or variable that values come from. The input gives mistakes their place.
 pub(super) enum Input<'i> {

@@ -7,7 +7,7 @@ use super::setting::{Change::Restart, Section::Table};
 use super::value::Value;
 use crate::fleet::rules::HORIZON_MAX;
 use crate::fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
-use snowbank_client::address::Address;
+use snowbank_wire::address::Address;
 
 /// The reason why a reload cannot change the settings of the coordinator.
 const HELD: &str = "the worker IDs are held there";

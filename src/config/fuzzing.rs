@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::overrides::options;
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);

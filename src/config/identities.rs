@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Settings;
 use super::findings::Findings;
 use super::setting::{Change::Reload, Section::Identity};
-use snowbank_client::tls::names::CertificateName;
+use snowbank_tls::names::CertificateName;
 
 /// The most identities of a daemon. Each has a counter for each source on each shard.
 pub const IDENTITIES_MAX: usize = 256;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Override, Overrides, Settings};
 use crate::frontends::Protocol;
-use snowbank_client::address::Address;
+use snowbank_wire::address::Address;
 
 impl Settings {
     /// Returns every address where clients connect.

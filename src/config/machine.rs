@@ -19,8 +19,19 @@ pub struct Machine {
     pub host_name: String,
     /// The value of `SNOWBANK_IPV4`, if it is set.
     pub given_ipv4: Option<String>,
-    /// Each IPv4 address with the name of its interface, or the reason why they are not known.
-    pub interfaces: Result<Vec<(String, Ipv4Addr)>, String>,
+    /// The IPv4 addresses of the interfaces, or the reason why they are not known.
+    pub interfaces: Result<Vec<Interface>, String>,
+}
+
+/// An IPv4 address of an interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The length of the prefix of the interface's subnet, in bits.
+    pub prefix: u32,
 }
 
 /// The reason why an origin has no number.
@@ -38,7 +49,7 @@ impl Machine {
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let given_ipv4 = std::env::var_os(IPV4_VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let interfaces = match if_addrs::get_if_addrs() {
-            Ok(all) => Ok(all.into_iter().filter_map(named_ipv4).collect()),
+            Ok(all) => Ok(all.into_iter().filter_map(with_ipv4).collect()),
             Err(error) => Err(error.to_string()),
         };
         // An empty variable counts as not set, as everywhere.
@@ -48,15 +59,21 @@ impl Machine {
     /// Returns an address at which other machines may reach this one, if its interfaces show any.
     pub fn reachable_address(&self) -> Option<Ipv4Addr> {
         let interfaces = self.interfaces.as_ref().ok()?;
-        interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
+        interfaces.iter().map(|at| at.address).find(|address| !address.is_loopback())
     }
 
     /// Returns the number below `numbers` that an origin gives, and words for the place where the
-    /// number was found.
+    /// number was found. In a fleet, the coordinator tells two machines with one number apart.
     ///
     /// # Errors
-    /// The origin gives no number, or one that is too large.
-    pub(super) fn number(&self, from: &WorkerIdFrom, numbers: u64) -> Result<(u64, String), NoNumber> {
+    /// The origin gives no number, one that is too large, or one that another machine of the subnet
+    /// may have, too.
+    pub(super) fn number(
+        &self,
+        from: &WorkerIdFrom,
+        numbers: u64,
+        in_fleet: bool,
+    ) -> Result<(u64, String), NoNumber> {
         let (number, place) = match from {
             WorkerIdFrom::Given | WorkerIdFrom::Coordinator(_) => (0, String::new()),
             WorkerIdFrom::HostName => {
@@ -64,10 +81,23 @@ impl Machine {
                 (number, format!("host name {:?}", self.host_name))
             }
             WorkerIdFrom::Ipv4(of) => {
-                let (address, place) = self.address(of)?;
+                let (address, prefix, place) = self.address(of)?;
                 // `settle` has refused any `numbers` that is not a power of two.
-                let bits = numbers.trailing_zeros();
-                (low_bits(address, bits), format!("the low {} bits of {address}, {place}", bits.min(32)))
+                let bits = numbers.trailing_zeros().min(32);
+                let place = format!("the low {bits} bits of {address}, {place}");
+                match prefix {
+                    Some(prefix) if 32 - prefix > bits && !in_fleet => {
+                        return Err(lasting(too_wide(address, prefix, bits, &place)));
+                    }
+                    None if bits < 32 && !in_fleet => (
+                        low_bits(address, bits),
+                        format!(
+                            "{place}, whose subnet is not known: no other machine's address may end in the same {bits} \
+                             bits; name the subnet, as in \"ipv4:10.1.2.0/24\", and it is checked"
+                        ),
+                    ),
+                    _ => (low_bits(address, bits), place),
+                }
             }
             WorkerIdFrom::File(path) => (number_in_file(path)?, format!("file {}", path.display())),
         };
@@ -80,12 +110,17 @@ impl Machine {
         Ok((number, place))
     }
 
-    /// Returns the address that gives the number, and the place where it was found.
-    fn address(&self, of: &Ipv4Of) -> Result<(Ipv4Addr, String), NoNumber> {
+    /// Returns the address that gives the number, the length of its subnet's prefix if that is
+    /// known, and the place where the address was found.
+    fn address(&self, of: &Ipv4Of) -> Result<(Ipv4Addr, Option<u32>, String), NoNumber> {
+        let named_prefix = match of {
+            Ipv4Of::Subnet(_, prefix) => Some(*prefix),
+            Ipv4Of::Machine | Ipv4Of::Interface(_) => None,
+        };
         if let Some(text) = &self.given_ipv4 {
             return match text.parse() {
                 Ok(address) if is_a_machines(address) && of.spans(address) => {
-                    Ok((address, IPV4_VARIABLE.into()))
+                    Ok((address, named_prefix, IPV4_VARIABLE.into()))
                 }
                 _ => Err(lasting(format!(
                     "found {IPV4_VARIABLE}={:?}, allowed with {}: an IPv4 address that only this machine has, as in 10.1.2.3",
@@ -99,11 +134,15 @@ impl Machine {
                 "cannot list the addresses of this machine: {error}; allow AF_NETLINK sockets, or set {IPV4_VARIABLE}"
             ))
         })?;
-        let mut others: Vec<_> = all.iter().filter(|(_, address)| is_a_machines(*address)).collect();
-        let fit: Vec<_> = others.extract_if(.., |(interface, address)| of.has(interface, *address)).collect();
-        let distinct = fit.iter().filter(|(_, address)| *address != fit[0].1).count();
+        let mut others: Vec<_> = all.iter().filter(|at| is_a_machines(at.address)).collect();
+        let fit: Vec<_> = others.extract_if(.., |at| of.has(&at.name, at.address)).collect();
+        let is_one = fit.iter().all(|at| at.address == fit[0].address);
         match &fit[..] {
-            [(interface, address), ..] if distinct == 0 => Ok((*address, format!("interface {interface}"))),
+            // An interface of a bridge or a tunnel may give the same address a longer prefix.
+            [at, ..] if is_one => {
+                let widest = fit.iter().map(|at| at.prefix).min();
+                Ok((at.address, named_prefix.or(widest), format!("interface {}", at.name)))
+            }
             [] => Err(NoNumber {
                 text: format!(
                     "found no address that fits (others: {}), allowed: one IPv4 address that is not loopback; bring the \
@@ -121,12 +160,22 @@ impl Machine {
     }
 }
 
-/// Returns the name and the address of an interface, if it has an IPv4 address.
-fn named_ipv4(interface: if_addrs::Interface) -> Option<(String, Ipv4Addr)> {
-    match interface.addr {
-        if_addrs::IfAddr::V4(address) => Some((interface.name, address.ip)),
-        if_addrs::IfAddr::V6(_) => None,
-    }
+/// Returns an interface with its IPv4 address, if it has one.
+fn with_ipv4(interface: if_addrs::Interface) -> Option<Interface> {
+    let if_addrs::IfAddr::V4(found) = interface.addr else { return None };
+    let prefix = found.netmask.to_bits().leading_ones();
+    Some(Interface { name: interface.name, address: found.ip, prefix })
+}
+
+/// Returns the refusal of an address whose subnet has more addresses than the layout has worker
+/// IDs.
+fn too_wide(address: Ipv4Addr, prefix: u32, bits: u32, place: &str) -> String {
+    format!(
+        "found {address}/{prefix} ({place}), whose subnet has {} bits for its addresses, allowed: at most {bits}, or two \
+         machines whose addresses end alike would hand out the same IDs; name the smaller subnet that has all \
+         machines, as in \"ipv4:10.1.2.0/24\", choose a layout with more workers, or share a coordinator ([fleet])",
+        32 - prefix
+    )
 }
 
 fn lasting(text: String) -> NoNumber {
@@ -138,8 +187,8 @@ fn is_a_machines(address: Ipv4Addr) -> bool {
     !address.is_loopback() && !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
 }
 
-fn in_words(found: &[&(String, Ipv4Addr)]) -> String {
-    let found: Vec<_> = found.iter().map(|(interface, address)| format!("{address} ({interface})")).collect();
+fn in_words(found: &[&Interface]) -> String {
+    let found: Vec<_> = found.iter().map(|at| format!("{} ({})", at.address, at.name)).collect();
     if found.is_empty() { "none".into() } else { found.join(", ") }
 }
 
@@ -147,32 +196,55 @@ fn in_words(found: &[&(String, Ipv4Addr)]) -> String {
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random suffix of a pod of a Deployment, a DaemonSet or a Job.
 const POD_SUFFIX_LENGTH: usize = 5;
-/// The length of the random host name of a container, in hexadecimal digits.
-const CONTAINER_NAME_LENGTH: usize = 12;
+/// The most digits of a number in a host name that was given by hand or by a controller. Longer
+/// ones are random, or a date, or an address without its dots.
+const HOST_NAME_DIGITS_MAX: usize = 5;
 
-/// Returns the number at the end of a host name's first label.
+/// The origins to choose in place of a host name without an ordinal.
+const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kubernetes from the pod's label \
+     apps.kubernetes.io/pod-index, or cut from the pod's name), or set worker_id_from = \"coordinator\" or \
+     \"file:PATH\"";
+
+/// Returns the ordinal at the end of a host name's first label: a last part of digits behind a
+/// hyphen or a word. Each part before it is a word, which a number may follow.
 ///
 /// # Errors
-/// There is no number, it is too large, or the name is random, so that two machines could have it.
+/// There is no ordinal, or a part is random or belongs to an address, so that two machines could
+/// have it.
 fn number_of_host_name(name: &str) -> Result<u64, String> {
-    let allowed =
-        "allowed: a number at its end, one for each machine, as in \"web-12\"; or choose another origin";
-    let found = excerpt(name);
+    let allowed = format!(
+        "allowed: words and, behind a hyphen or the last word, a number of at most {HOST_NAME_DIGITS_MAX} digits, one for \
+         each machine, as in \"web-12\" or \"db7\"; name the machines so, {OTHER_ORIGINS}"
+    );
+    let refuse = |fault: &str| Err(format!("found host name {:?}, {fault}, {allowed}", excerpt(name)));
     let label = name.split('.').next().unwrap_or_default();
-    let is_a_pods = label.rsplit_once('-').is_some_and(|(_, suffix)| {
-        suffix.len() == POD_SUFFIX_LENGTH && suffix.chars().all(|letter| POD_SUFFIX.contains(letter))
-    });
-    let is_a_containers =
-        label.len() == CONTAINER_NAME_LENGTH && label.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_a_pods || is_a_containers {
-        return Err(format!("found host name {found:?}, whose end is random, {allowed}"));
+    let mut parts = label.split('-').rev();
+    let last = parts.next().unwrap_or_default();
+    let Some((word, digits)) = word_and_digits(last).filter(|(_, digits)| !digits.is_empty()) else {
+        return refuse("whose last part is not a number");
+    };
+    if last.len() == POD_SUFFIX_LENGTH && last.chars().all(|letter| POD_SUFFIX.contains(letter)) {
+        return refuse("whose end is random");
     }
-    let digits = &label[label.trim_end_matches(|letter: char| letter.is_ascii_digit()).len()..];
-    match digits.parse() {
-        Ok(number) => Ok(number),
-        Err(_) if digits.is_empty() => Err(format!("found host name {found:?}, {allowed}")),
-        Err(_) => Err(format!("found {digits} (host name {found:?}), allowed: at most {}", u64::MAX)),
+    let mut before = parts.clone();
+    if word.is_empty() && before.next().is_none_or(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+        return refuse("whose number belongs to an address or is not behind a word");
     }
+    let is_plain =
+        |part: &str| word_and_digits(part).is_some_and(|(_, digits)| digits.len() <= HOST_NAME_DIGITS_MAX);
+    if let Some(part) = parts.find(|part| !is_plain(part)) {
+        return refuse(&format!("whose part {:?} is random", excerpt(part)));
+    }
+    if digits.len() > HOST_NAME_DIGITS_MAX {
+        return refuse(&format!("whose number {} has too many digits", excerpt(digits)));
+    }
+    Ok(digits.parse().expect("so few digits are a number"))
+}
+
+/// Returns the letters of a part, and the digits behind them. Returns `None` for any other part.
+fn word_and_digits(part: &str) -> Option<(&str, &str)> {
+    let (word, digits) = part.split_at(part.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(part.len()));
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then_some((word, digits))
 }
 
 /// Returns the number in a file that has nothing else except white space.

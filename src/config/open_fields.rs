@@ -3,7 +3,7 @@
 
 use super::fields::WorkerIds;
 use super::worker_id_from::WorkerIdFrom;
-use snowbank_client::layout::{Field, Layout, LayoutError, Role, WorkerSet};
+use snowbank_id::layout::{Field, Layout, LayoutError, Role, WorkerSet};
 
 /// The node fields of a layout for which the configuration gives no number, most significant first.
 pub(super) struct OpenFields<'s> {

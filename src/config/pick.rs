@@ -8,8 +8,7 @@ use super::machine::{Machine, NoNumber};
 use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;
 use super::settle_source::{check_overlaps, label};
-use super::worker_id_from::{Ipv4Of, WorkerIdFrom};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The reason why worker IDs cannot be picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl Settings {
                 continue;
             }
             let open = OpenFields::of(&source.layout, &source.worker_ids);
-            let found = machine.number(&source.worker_id_from, open.values());
+            let found = machine.number(&source.worker_id_from, open.values(), self.fleet.is_used());
             let (number, place) = found.map_err(|none| self.no_number(index, none))?;
             // `settle` has checked that every number gives worker IDs.
             let set = open.with(number).map_err(|error| {
@@ -73,24 +72,5 @@ impl Settings {
         let reason = Mistake { origin, key, text, is_clock_behind: false }.to_string();
         // A message is one line, whatever text a file has.
         Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
-    }
-
-    /// Returns a warning for each source that has fewer worker IDs than its subnet has addresses.
-    pub(super) fn too_wide_subnets(&self) -> impl Iterator<Item = String> {
-        let sources = self.sources.iter().filter(|source| source.is_of_machine());
-        sources.filter_map(|source| {
-            let WorkerIdFrom::Ipv4(Ipv4Of::Subnet(_, prefix)) = source.worker_id_from else { return None };
-            let numbers = OpenFields::of(&source.layout, &source.worker_ids).values();
-            let addresses = 32 - prefix;
-            let bits = numbers.trailing_zeros();
-            (addresses > bits).then(|| {
-                format!(
-                    "source {:?}: worker IDs are the low {bits} bits of an address, but {} has {addresses} bits for its \
-                     addresses: two machines whose addresses end alike would hand out the same IDs; name a smaller \
-                     subnet, or choose a layout with more workers",
-                    source.name, source.worker_id_from
-                )
-            })
-        })
     }
 }

@@ -17,8 +17,8 @@ use crate::clock;
 use crate::fleet::peers::{PeerAccess, is_private};
 use crate::fleet::{Access, User};
 use crate::tls::{ServerCertificate, ServerFiles};
-use snowbank_client::layout::UnixMicros;
-use snowbank_client::tls::{ClientFiles, PemFile};
+use snowbank_id::layout::UnixMicros;
+use snowbank_tls::{ClientFiles, PemFile};
 
 /// The contents of the files that a configuration names.
 #[derive(Clone, Debug, Default)]

@@ -17,8 +17,8 @@ use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use crate::fleet::CoordinatorKind;
 use crate::fleet::rules::HORIZON_MAX;
-use snowbank_client::address::Address;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
+use snowbank_wire::address::Address;
 
 /// Completes and checks the settings that were read.
 ///

@@ -8,7 +8,7 @@ use super::source::SourceSettings;
 use super::units::Plain;
 use crate::numbering::LAST_ID;
 use crate::source::Kind;
-use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Life, Numbering, UnixMicros, WorkerSet};
 
 /// Completes and checks one source. Returns true if its layout and worker IDs can be compared with
 /// those of other sources.

@@ -13,7 +13,7 @@ use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The most sources of a daemon. Each adds to every INFO reply, and has a lane on each shard.
 pub const SOURCES_MAX: usize = 64;
@@ -88,12 +88,14 @@ settings! {
         /// the layout. "coordinator:4" picks four, up to 100: each one adds its rate to the
         /// source's.
         ///
-        /// The other origins take one from the machine at the start. "hostname" is the number at
-        /// the end of its name, as of a StatefulSet's pod: 12 of web-12. "file:PATH" is the number
-        /// in a file that another program writes. "ipv4" is as many low bits of the machine's
-        /// address as the layout has for workers. "ipv4:eth0" or "ipv4:10.0.0.0/8" names the
-        /// interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, for
-        /// example a pod's.
+        /// The other origins take one from the machine at the start. "hostname" is the ordinal at
+        /// the end of its name, as of a StatefulSet's pod: 12 of web-12. Names of which a part is
+        /// random or an address are refused. "file:PATH" is the number in a file that another
+        /// program writes. "ipv4" is as many low bits of the machine's address as the layout has
+        /// for workers. "ipv4:eth0" or "ipv4:10.1.4.0/22" names the interface or the subnet. A
+        /// subnet with more addresses than the layout has worker IDs is refused without a fleet.
+        /// The variable SNOWBANK_IPV4 gives the address instead, for example a pod's; its subnet
+        /// is known only if it is named.
         ///
         /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin
         /// then gives the others.
@@ -199,6 +201,12 @@ impl SourceSettings {
             WorkerIdFrom::HostName | WorkerIdFrom::Ipv4(_) | WorkerIdFrom::File(_)
         );
         is_of_machine && self.kind.follows_the_clock()
+    }
+
+    /// Returns the doubts about the source's layout.
+    pub(crate) fn doubts(&self, now: UnixMicros) -> Vec<String> {
+        let doubts = self.own_layout().map_or_else(Vec::new, |layout| layout.doubts(now));
+        doubts.iter().map(|doubt| format!("source {:?}: {doubt}", self.name)).collect()
     }
 
     /// Takes over the worker IDs that the running source picked from the same origin.

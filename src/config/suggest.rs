@@ -1,6 +1,6 @@
 //! "Did you mean": the known name that is most like an unknown one.
 
-use snowbank_client::layout::{Layout, PRESETS};
+use snowbank_id::layout::{Layout, PRESETS};
 
 /// The least likeness (1 means equal) at which a message suggests a known key for an unknown key.
 const LIKENESS_MIN: f64 = 0.6;

@@ -8,7 +8,7 @@ use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use crate::frontends::Replies;
-use snowbank_client::layout::{Life, UnixMicros};
+use snowbank_id::layout::{Life, UnixMicros};
 
 /// The largest number up to which a double holds every integer.
 const EXACT_INTEGERS: u64 = 1 << 53;
@@ -130,9 +130,14 @@ impl Settings {
         warnings.extend(self.exempt_from_tokens());
         warnings.extend(self.inexact_in_javascript());
         warnings.extend(self.other_lock_dir());
-        warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
         warnings
+    }
+
+    /// Returns the doubts about layouts that a check and a source's first start show. Later starts
+    /// do not repeat them, because a layout in use is not easily replaced.
+    pub fn doubts(&self, now: UnixMicros) -> impl Iterator<Item = String> {
+        self.sources.iter().flat_map(move |source| source.doubts(now))
     }
 
     /// Warns of listeners that ask for no token, although the other listeners do.

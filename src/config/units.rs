@@ -18,9 +18,9 @@ use crate::fleet::{CoordinatorKind, Endpoint};
 use crate::frontends::Replies;
 use crate::shard::Order;
 use crate::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_client::address::Address;
-use snowbank_client::layout::Layout;
-use snowbank_client::tls::names::CertificateName;
+use snowbank_id::layout::Layout;
+use snowbank_tls::names::CertificateName;
+use snowbank_wire::address::Address;
 
 /// Reads `0`, or a duration with units such as `10ms` or `1m 30s`; `None` for anything else.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {

@@ -18,9 +18,9 @@ use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
 use crate::fleet::{Endpoint, WrongEndpoint};
-use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
-use snowbank_client::tls::names::CertificateName;
+use snowbank_id::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
+use snowbank_tls::names::CertificateName;
+use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 
 /// The longest stretch of a file that a message repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;

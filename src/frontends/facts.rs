@@ -3,7 +3,7 @@
 use super::{Replies, resp};
 use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 
 /// The facts about the daemon that front ends send to clients and check requests against. A reload
 /// replaces them.
@@ -51,9 +51,34 @@ impl Facts {
         self.source_settings[source].own_layout()
     }
 
-    /// Returns the source with this name, or else the source for all other keys, if one is set.
+    /// Returns the source that a client's key draws from, in every protocol: the source with the name
+    /// in front of the key's first colon, or else the source for all other keys, if one is set. No
+    /// source's name has a colon.
+    ///
+    /// The colon is for clients that need different keys for the IDs of one source, because they
+    /// return a dictionary, or because their keys are made of parts.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
-        let named = self.sources.iter().position(|name| name.as_bytes() == key);
+        let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
+        let named = self.sources.iter().position(|source| source.as_bytes() == name);
         named.or(self.any_key)
+    }
+
+    /// Returns how many numbers an increment by `by` claims. Every source can be incremented by 1,
+    /// which draws an ID. A ticket source with increment 1 can be incremented by more: the last of
+    /// that many consecutive numbers is what a counter would have reached.
+    ///
+    /// # Errors
+    /// The source cannot be incremented by this number. The error is the reason.
+    pub fn increment_count(&self, source: usize, by: u64) -> Result<u64, String> {
+        let name = &self.sources[source];
+        let most = u64::from(self.max_count);
+        match by {
+            1 => Ok(1),
+            _ if !self.is_consecutive(source) => Err(format!(
+                "source {name} can only be incremented by 1, because its IDs are not consecutive"
+            )),
+            _ if (1..=most).contains(&by) => Ok(by),
+            _ => Err(format!("found increment {by}, allowed for source {name}: 1 to {most}")),
+        }
     }
 }

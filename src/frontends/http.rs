@@ -27,13 +27,13 @@ use self::reply::Reply;
 use self::response::Body;
 use self::route::answer;
 use super::words::{STOPPING, Words};
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::address::Address;
-use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
+use snowbank_id::layout::UnixMicros;
+use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
@@ -111,6 +111,7 @@ pub struct Http {
     listing: Option<Box<Listing>>,
     /// True once a response has said that the connection closes.
     is_over: bool,
+    gets: Gets,
 }
 
 impl Http {
@@ -142,6 +143,7 @@ impl Http {
         match answer {
             Answer::Ids(ask, listing) if !conditions.draining => {
                 self.listing = Some(listing);
+                self.gets.commands += 1;
                 Step::Ids { consumed: size, ask, form }
             }
             Answer::Ids(..) => {
@@ -236,6 +238,7 @@ impl FrontEnd for Http {
     }
 
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        self.gets.report(conditions);
         if self.is_over {
             return Step::Close { error: None };
         }
@@ -270,6 +273,7 @@ impl FrontEnd for Http {
 
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let Some(mut listing) = self.listing.take() else { unreachable!("a request for IDs has a listing") };
+        self.gets.record(ids);
         let mut body = Vec::new();
         listing.write(ids.ids(rng), !ids.more, &mut body);
         let is_whole = ids.reply_count.is_some() && !ids.more;
@@ -294,6 +298,7 @@ impl FrontEnd for Http {
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
         self.listing = None;
+        self.gets.misses += 1;
         self.reply(out, &Reply::from_words(words), "GET", form);
     }
 }

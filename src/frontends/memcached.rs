@@ -2,23 +2,27 @@
 //! draws an ID from the source `orders`. A `get` of any other key draws from the source that
 //! `any_key` names or, if that is not set, from the first source.
 //!
-//! - `text`: commands in lines. `binary`: commands in packets. One connection may mix both.
-//! - `keys`: the keys of a `get` that are not answered yet.
+//! - `text`: commands in lines. `meta`: the meta commands, which are lines too. `binary`: commands in
+//!   packets. One connection may mix all of them.
+//! - `keys`: the keys of a `get` that are not answered yet. `skip`: values that clients store.
 //!
 //! The protocol has no field for a token. So the daemon refuses a configuration that requires
 //! tokens and has this front end, unless the front end is exempt.
 
 mod binary;
 mod keys;
+mod meta;
+mod skip;
 mod text;
 
 use self::keys::Keys;
+use self::skip::Skip;
 use super::words::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, TokenExemption};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, TokenExemption};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::address::Address;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
+use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
@@ -63,39 +67,85 @@ const KEY_BYTES_MAX: usize = 250;
 const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
 
 /// The form of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Lines: one value for each key of a `get`.
-    Text,
+    #[default]
+    Get,
+    /// The same for each key of a `gets`, with an ID's cas number: the ID itself.
+    Gets,
+    /// A line with the number that an `incr` has reached.
+    Incr,
+    /// The line of an `mg`, and perhaps the value.
+    Meta,
+    /// The same of an `ma`.
+    MetaIncr,
     /// A packet with one value.
     Binary(binary::Echo),
+    /// A packet with the number that an increment has reached.
+    BinaryIncr(binary::Echo),
+}
+
+impl Form {
+    fn is_increment(self) -> bool {
+        matches!(self, Form::Incr | Form::MetaIncr | Form::BinaryIncr(_))
+    }
 }
 
 /// The state of the protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Memcached {
-    /// The keys that have no IDs yet.
+    /// The keys that have no IDs yet. Behind the key of a meta command stand its flags.
     keys: Keys,
+    /// The form of the reply for these keys.
+    form: Form,
+    /// The rest of a value that a client wanted to store.
+    skip: Skip,
+    gets: Gets,
 }
 
 impl Memcached {
+    /// Keeps these keys, which are to be answered in this form, and returns the step that draws IDs
+    /// for them. `keys` has at least one key, and blanks between keys.
+    fn draw(&mut self, keys: &[u8], form: Form, consumed: usize, facts: &Facts) -> Step<Form> {
+        self.keys.set(keys);
+        self.form = form;
+        self.next_ids(consumed, facts)
+    }
+
+    /// Returns the step that draws for an increment of this key by `delta`.
+    ///
+    /// # Errors
+    /// The source does not count in steps of `delta`.
+    fn increment(
+        &mut self,
+        key: &[u8],
+        delta: u64,
+        form: Form,
+        consumed: usize,
+        facts: &Facts,
+    ) -> Result<Step<Form>, String> {
+        let source = source_of(key, facts);
+        let count = facts.increment_count(source, delta)?;
+        self.keys.set(key);
+        self.form = form;
+        Ok(Step::Ids { consumed, ask: Ask::new(source, count), form })
+    }
+
     /// Returns the step that draws IDs for the next keys, as far as they draw from the same source.
     /// The caller makes sure that there is a key.
-    fn next_ids(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
+    fn next_ids(&self, consumed: usize, facts: &Facts) -> Step<Form> {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
         let count = 1 + sources.take_while(|other| *other == source).count() as u64;
-        Step::Ids { consumed, ask: Ask::new(source, count), form }
+        Step::Ids { consumed, ask: Ask::new(source, count), form: self.form }
     }
 }
 
 /// Returns the source that the key, or its part before a colon, names. If there is none, returns
-/// the source of `any_key` or, if that is not set, the first source. The colon is for clients that
-/// return a dictionary: they need a different key for each ID of a source. No source's name has a
-/// colon.
+/// the source of `any_key` or, if that is not set, the first source.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
-    let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-    facts.source_of_key(name).unwrap_or_default()
+    facts.source_of_key(key).unwrap_or_default()
 }
 
 impl FrontEnd for Memcached {
@@ -105,8 +155,12 @@ impl FrontEnd for Memcached {
 
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        self.gets.report(conditions);
         if self.has_kept_requests() {
-            return self.next_ids(0, Form::Text, conditions.facts);
+            return self.next_ids(0, conditions.facts);
+        }
+        if !self.skip.is_over() && !bytes.is_empty() {
+            return Step::Skipped { consumed: self.skip.take(bytes) };
         }
         match bytes.first() {
             None => Step::Incomplete,
@@ -128,21 +182,36 @@ impl FrontEnd for Memcached {
     }
 
     #[inline]
-    fn frame_limit(&self, _form: Form, _needs_list: bool) -> FrameLimit {
-        FrameLimit { runs: usize::MAX, ids: IDS_PER_FRAME }
+    fn frame_limit(&self, form: Form, _needs_list: bool) -> FrameLimit {
+        let ids = if form.is_increment() { u64::MAX } else { IDS_PER_FRAME };
+        FrameLimit { runs: usize::MAX, ids }
     }
 
     #[inline]
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
-        for id in ids.ids(rng) {
-            let key = self.keys.pop();
-            match form {
-                Form::Text => text::value(out, key, id),
-                Form::Binary(echo) => binary::value(out, echo, key, id),
+        match form {
+            Form::Get | Form::Gets => {
+                for id in ids.ids(rng) {
+                    text::value(out, self.keys.pop(), id, form == Form::Gets);
+                }
+                if self.keys.is_empty() {
+                    text::end(out);
+                }
+            }
+            Form::Binary(echo) => {
+                ids.ids(rng).for_each(|id| binary::value(out, echo, self.keys.pop(), id));
+            }
+            Form::Meta | Form::MetaIncr => ids.ids(rng).for_each(|id| meta::value(out, &mut self.keys, id)),
+            // An increment by several claims consecutive numbers, so the last is the counter's value.
+            Form::Incr => ids.ids(rng).last().into_iter().for_each(|number| text::number(out, number)),
+            Form::BinaryIncr(echo) => {
+                ids.ids(rng).last().into_iter().for_each(|number| binary::number(out, echo, number));
             }
         }
-        if form == Form::Text && self.keys.is_empty() {
-            text::end(out);
+        if form.is_increment() {
+            self.keys.clear();
+        } else {
+            self.gets.record(ids);
         }
         self.keys.shrink();
     }
@@ -154,10 +223,11 @@ impl FrontEnd for Memcached {
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
         self.keys.clear();
         self.keys.shrink();
+        self.gets.misses += u64::from(!form.is_increment());
         let line = words.line(words.code.name());
         match form {
-            Form::Text => text::server_error(out, &line),
-            Form::Binary(echo) => binary::refusal(out, echo, words, &line),
+            Form::Binary(echo) | Form::BinaryIncr(echo) => binary::refusal(out, echo, words, &line),
+            _ => text::server_error(out, &line),
         }
     }
 }

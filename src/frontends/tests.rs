@@ -2,8 +2,8 @@ use super::*;
 use crate::access::Rules;
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{Layout, Position, WorkerSet};
 use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Wait, request};
+use snowbank_id::layout::{Layout, Position, WorkerSet};
 
 #[test]
 fn random_fields_never_carry_into_the_sequence() {

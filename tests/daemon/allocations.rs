@@ -11,8 +11,8 @@ use snowbank::frontends::{Conditions, Counts, Facts, FrameIds, FrontEnd, IncrCon
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_client::protocol::{Next, Wait, request};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The number of requests in one wake-up.
 const DEEP: usize = 16;
@@ -63,7 +63,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
 struct Scratch {
     front: Native,
     session: Session,
-    runs: Vec<snowbank_client::layout::Run>,
+    runs: Vec<snowbank_id::layout::Run>,
     output: Vec<u8>,
 }
 

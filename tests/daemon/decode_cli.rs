@@ -18,7 +18,7 @@ fn prints_json(arguments: &[&str]) -> Value {
 #[test]
 fn decode_prints_words_or_json_in_the_layouts_order() {
     assert_eq!(
-        prints(&["decode", "1541815603606036480", "0"]),
+        prints(&["decode", "--layout", "twitter", "1541815603606036480", "0"]),
         "1541815603606036480 2022-06-28T16:07:40.105Z datacenter=11 worker=26 sequence=0 (worker ID 378)\n\
          0 2010-11-04T01:42:54.657Z datacenter=0 worker=0 sequence=0 (worker ID 0)\n"
     );
@@ -31,6 +31,39 @@ fn decode_prints_words_or_json_in_the_layouts_order() {
     );
     assert_eq!(first, expected);
     assert!(second.starts_with(r#"{"id":"5","layout":"simple-2020","time":""#), "{second}");
+}
+
+#[test]
+fn decode_shows_the_layout_it_assumed_and_instants_in_the_future() {
+    let line = prints(&["decode", "1541815603606036480"]);
+    assert!(line.ends_with("(worker ID 378; layout twitter, assumed)\n"), "{line}");
+    assert!(!line.contains("future"), "{line}");
+    let line = prints(&["decode", "9000000000000000000"]);
+    assert!(line.contains("2078-11-02") && line.contains("in the future: is it another layout's?"), "{line}");
+    let value = prints_json(&["decode", "--json", "9000000000000000000"]);
+    assert_eq!((&value["layout_assumed"], &value["in_future"]), (&json!(true), &json!(true)));
+    let value = prints_json(&["decode", "--json", "--layout", "twitter", "5"]);
+    assert_eq!((&value["layout_assumed"], &value["in_future"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn decode_takes_the_layout_of_a_configurations_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ids.toml");
+    let text = "[[sources]]\nname = \"a\"\nlayout = \"sonyflake\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nlayout = \
+                \"time:40,worker:11,sequence:12;epoch=2024-01-01\"\nworker_ids = 1\n[[sources]]\nname = \"t\"\nkind = \"ticket\"\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let layout_of = |options: &[&str]| {
+        prints_json(&[&["decode", "--json", "--config", file, "600000000000000000"], options].concat())["layout"].clone()
+    };
+    assert_eq!(layout_of(&[]), "sonyflake");
+    assert_eq!(layout_of(&["--source", "b"]), "time:40,worker:11,sequence:12;tick=1ms;epoch=1704067200000");
+    assert_eq!(layout_of(&["--source", "t"]), "ticket");
+    let refused = snowbank(["decode", "--config", file, "--source", "c", "5"]).refusal(2);
+    assert!(refused.contains("\"c\"") && refused.contains("a, b, t"), "{refused}");
+    let refused = snowbank(["decode", "--config", file, "--layout", "twitter", "5"]).refusal(2);
+    assert!(refused.contains("--layout"), "{refused}");
 }
 
 #[test]
@@ -101,6 +134,15 @@ fn layout_prints_a_page_for_one_and_a_line_for_each_preset() {
     for name in ["twitter", "clearing-batch", "js53"] {
         assert!(table.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {table}");
     }
+}
+
+#[test]
+fn a_layout_that_ends_soon_or_has_an_epoch_in_seconds_is_warned_of() {
+    let bits = "time:41,worker:10,sequence:12";
+    let page = prints(&["layout", bits]);
+    assert!(page.contains("warning: the layout ends 2039-09-07"), "{page}");
+    let value = prints_json(&["layout", "--json", &format!("{bits};epoch=1288834974")]);
+    assert!(value["warnings"][0].as_str().is_some_and(|text| text.contains("looks like seconds")), "{value}");
 }
 
 #[test]

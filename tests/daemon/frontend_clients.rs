@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::clients::{can_run, newest, place, script};
 use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Port, has_program, poll};
+use crate::support::{Ask, Daemon, Port, Setup, TWO_SOURCES, has_program, poll};
 
 /// Two sources that always have IDs, and a source that has few IDs.
 const SOURCES: &str = r#"
@@ -163,6 +163,32 @@ fn pymemcache_draws_ids_over_restarts() {
         let mut command = Command::new(python);
         command.arg(script("pymemcache_py.py"));
         runs_through(command, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
+    }
+}
+
+/// Runs a script that checks a client by itself, against a daemon with two sources.
+fn checks_itself(front_end: &str, program: &Path, name: &str) {
+    let daemon = Setup::configured(TWO_SOURCES).front_end(front_end).start();
+    let port = daemon.addresses[1].tcp().port().to_string();
+    let output = Command::new("timeout")
+        .args([Path::new("60"), program, &script(name)])
+        .arg(port)
+        .arg(place().join("node_modules"))
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{name}: {output:?}");
+    daemon.stop();
+}
+
+#[test]
+fn clients_of_memcached_read_on_after_refusals() {
+    if let Some(python) = newest("venv/bin/python") {
+        checks_itself("memcached", &python, "memcached_clients.py");
+        checks_itself("memcached", Path::new("node"), "memcached_clients.js");
+    }
+    let php = Path::new("php");
+    if can_run(Command::new(php).args(["-r", "exit(class_exists('Memcached') ? 0 : 1);"]), "php-memcached") {
+        checks_itself("memcached", php, "memcached_clients.php");
     }
 }
 

@@ -26,7 +26,7 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 fn keys_are_answered_in_order_each_from_its_source() {
     let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
-    client.send("GETS fast\t slow:1 \x0b slow:a:b nothing :slow \x0b\x0c\n");
+    client.send("GET fast\t slow:1 \x0b slow:a:b nothing :slow \x0b\x0c\n");
     let (keys, ids): (Vec<String>, Vec<u64>) = values(&mut client).into_iter().unzip();
     assert_eq!(keys, ["fast", "slow:1", "slow:a:b", "nothing", ":slow"]);
     // IDs of the slow source have fewer bits.
@@ -42,8 +42,24 @@ fn errors_are_answered_and_the_connection_stays_open() {
     for (line, answer) in [
         ("", "ERROR"),
         ("get", "ERROR"),
-        ("set a 0 0 1", "ERROR"),
-        ("incr a 1", "ERROR"),
+        ("touch a 1", "ERROR"),
+        ("delete a", "ERROR"),
+        ("decr a 1", "ERROR"),
+        ("me a", "ERROR"),
+        ("md a q", "ERROR"),
+        // Without a word for its size, no value follows.
+        ("set a 0 0", "ERROR"),
+        ("incr a", "ERROR"),
+        ("incr a one", "CLIENT_ERROR invalid numeric delta argument"),
+        (
+            "incr fast 2",
+            "CLIENT_ERROR source fast can only be incremented by 1, because its IDs are not consecutive",
+        ),
+        ("mg a x", "CLIENT_ERROR invalid flag, allowed: bcfhklqstvENORT"),
+        ("mg a v v", "CLIENT_ERROR duplicate flag"),
+        ("mg a b k", "CLIENT_ERROR error decoding key"),
+        ("mg", "CLIENT_ERROR bad command line format: allowed is one key of 1 to 250 bytes"),
+        ("ma a D2", "CLIENT_ERROR ma can only add 1; incr KEY N adds more to a ticket source"),
         ("get a\x01b", "CLIENT_ERROR found a key with a control character, allowed: none"),
         (&format!("get {long_key}"), "CLIENT_ERROR found a key of 251 bytes, allowed 1 to 250"),
     ] {
@@ -108,11 +124,121 @@ fn binary_replies_repeat_the_opaque_bytes() {
     assert_eq!(reply(&mut client).1, 0);
     assert_eq!(client.rest(), b"", "the connection ends after a quit");
     let mut client = FrontEndClient::of(&daemon);
-    let mut endless = packet(0x00, "fast");
-    endless[8] = 0xff;
-    client.send(endless);
+    let mut large = packet(0x01, "");
+    large[8..12].copy_from_slice(&(1_u32 << 20).to_be_bytes());
+    large.extend(b"get fast\r\n".repeat(1 << 20).into_iter().take(1 << 20));
+    client.send(large);
     assert_eq!(reply(&mut client).1, 3);
-    assert_eq!(client.rest(), b"");
+    client.send(packet(0x0a, ""));
+    assert_eq!(reply(&mut client).0, 0x0a, "no byte of the large body is a command");
+}
+
+#[test]
+fn a_binary_increment_draws_an_id() {
+    let daemon = with_two_sources("memcached");
+    let mut client = FrontEndClient::of(&daemon);
+    let increment = |opcode: u8, delta: u64| {
+        let mut packet = packet(opcode, "slow:1");
+        packet[4] = 20;
+        packet[11] += 20;
+        let extras = [&delta.to_be_bytes()[..], &[0; 8], &[0xff; 4]].concat();
+        packet.splice(24..24, extras);
+        packet
+    };
+    // The quiet form has no reply, so it draws nothing.
+    client.send([increment(0x15, 1), increment(0x05, 1), increment(0x05, 2), packet(0x05, "slow")].concat());
+    let header = client.read(24);
+    assert_eq!((header[1], header[7], header[11]), (0x05, 0, 8), "{header:?}");
+    let number = client.read(8);
+    assert_eq!(number, header[16..24], "an ID is its own cas number");
+    assert!((1..1 << 53).contains(&u64::from_be_bytes(number.try_into().expect("8 bytes"))));
+    assert_eq!([(); 2].map(|()| reply(&mut client).1), [4, 4]);
+}
+
+/// Values of other servers' data must never run as commands.
+#[test]
+fn the_value_of_a_refused_command_is_swallowed() {
+    let daemon = with_two_sources("memcached");
+    let long = "get fast\r\n".repeat(20_000);
+    let set = |command: &str, value: &str| format!("{command} {}\r\n{value}\r\n", value.len());
+    let mut cases: Vec<(String, &str)> = ["set", "ADD", "replace", "append", "prepend"]
+        .map(|command| (set(&format!("{command} fast 0 0"), "get fast"), "ERROR\r\n"))
+        .into();
+    cases.extend([
+        ("cas fast 0 0 8 17\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
+        ("set fast 0 0 8 noreply\r\nget fast\r\n".to_owned(), ""),
+        ("cas fast 0 0 8 17 noreply\r\nget fast\r\n".to_owned(), ""),
+        ("ms fast 8 T0\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
+        ("ms fast 8 q\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
+        ("set fast 0 0 0\r\n\r\n".to_owned(), "ERROR\r\n"),
+        // A client that counts in characters sends more bytes than it announces.
+        ("set fast 0 0 3\r\nab; get fast\r\n".to_owned(), "ERROR\r\n"),
+        (set("set fast 0 0", &long), "ERROR\r\n"),
+        (set("set fast 0 0", "\x01 \u{80} binary"), "ERROR\r\n"),
+        ("delete fast noreply\r\n".to_owned(), ""),
+        ("incr fast 1 noreply\r\n".to_owned(), ""),
+        ("touch fast 0 noreply\r\n".to_owned(), ""),
+        ("flush_all noreply\r\n".to_owned(), ""),
+        ("ma fast q\r\n".to_owned(), ""),
+    ]);
+    for (command, answer) in cases {
+        for piece in [1, 7, command.len()] {
+            let mut client = FrontEndClient::of(&daemon);
+            // Small pieces of a long command only take long.
+            for part in command.as_bytes().chunks(piece.max(command.len() / 64)) {
+                client.send(part);
+            }
+            client.send("version\r\nquit\r\n");
+            let rest = String::from_utf8(client.rest()).expect("text");
+            assert_eq!(rest, format!("{answer}VERSION 1.6.0\r\n"), "{:?}", &command[..command.len().min(80)]);
+        }
+    }
+    for command in ["set fast 0 0 x", "set fast 0 0 -1", "set fast 0 0 4294967296", "ms fast S8"] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{command}\r\nget fast\r\n"));
+        assert!(client.line().starts_with("CLIENT_ERROR bad command line format: "), "{command}");
+        assert_eq!(client.rest(), b"", "what follows may be a value: {command}");
+    }
+}
+
+#[test]
+fn gets_has_a_cas_number_and_get_has_none() {
+    let daemon = with_two_sources("memcached");
+    let mut client = FrontEndClient::of(&daemon);
+    client.send("gets fast slow\r\nincr slow:1 1\r\nINCR fast 1\r\n");
+    for key in ["fast", "slow"] {
+        let head = client.line();
+        let id = client.line();
+        assert_eq!(head, format!("VALUE {key} 0 {} {id}", id.len()));
+    }
+    assert_eq!(client.line(), "END");
+    let slow: u64 = client.line().parse().expect("an ID");
+    let fast: u64 = client.line().parse().expect("an ID");
+    assert!(slow < 1 << 53 && fast > 1 << 53);
+}
+
+#[test]
+fn meta_commands_repeat_what_their_flags_ask_for() {
+    let daemon = with_two_sources("memcached");
+    let mut client = FrontEndClient::of(&daemon);
+    for (command, head) in [
+        ("mg fast v", "VA 19"),
+        ("mg fast k v", "VA 19 kfast"),
+        ("mg fast v f s t q Oabc k", "VA 19 f0 s19 t-1 Oabc kfast"),
+        ("mg fast v T30 N60 R9 E5 h l", "VA 19 h0 l0"),
+        ("mg ZmFzdA== b k v", "VA 19 kZmFzdA== b"),
+        ("ma fast v", "VA 19"),
+        ("ma fast D1 MI T0 N0 J1 v Ox", "VA 19 Ox"),
+    ] {
+        client.send(format!("{command}\r\n"));
+        assert_eq!(client.line(), head, "{command}");
+        client.line().parse::<u64>().expect("an ID");
+    }
+    client.send("mg slow:7 c s v\r\n");
+    let (head, id) = (client.line(), client.line());
+    assert_eq!(head, format!("VA {} c{id} s{}", id.len(), id.len()));
+    client.send("mg fast\r\nmg fast k Oq\r\nmn\r\n");
+    assert_eq!([(); 3].map(|()| client.line()), ["HD", "HD kfast Oq", "MN"]);
 }
 
 #[test]
@@ -134,10 +260,48 @@ fn stats_are_the_nine_that_katsubushi_has() {
         found.push((name.to_owned(), value.to_owned()));
     }
     assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(" "), names);
-    let values: Vec<&str> = found[4..].iter().map(|(_, value)| &**value).collect();
-    assert_eq!(values, ["1", "1", "1", "1", "0"]);
+    let values: Vec<&str> = found[3..].iter().map(|(_, value)| &**value).collect();
+    assert_eq!(values, ["1.6.0", "1", "1", "1", "1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
+}
+
+#[test]
+fn stats_count_as_katsubushi_does() {
+    let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).front_end("memcached").start();
+    let mut client = FrontEndClient::of(&daemon);
+    // Ten IDs are ten hits, a `get` counts even if it is none, and only gets count.
+    let ten = format!("gets{}\r\n", " fast".repeat(10));
+    for (commands, counts) in [
+        ("set a 0 0 1\r\n1\r\nnothing\r\nversion\r\nincr fast 1\r\n", [0, 0, 0]),
+        (&*ten, [1, 10, 0]),
+        ("get fast\r\nget fast\r\n", [3, 12, 0]),
+        ("get\r\nmg fast v\r\n", [5, 13, 0]),
+        (&*format!("get{}\r\n", " slow".repeat(100)), [6, 13, 1]),
+    ] {
+        // The statistics are exact even in the same write.
+        client.send(format!("{commands}stats\r\n"));
+        let names = ["cmd_get", "get_hits", "get_misses"];
+        let mut found = Vec::new();
+        while found.len() < names.len() {
+            let line = client.line();
+            if let Some((name, value)) = line.strip_prefix("STAT ").and_then(|stat| stat.split_once(' '))
+                && names.contains(&name)
+            {
+                found.push(value.parse::<u64>().expect("a number"));
+            }
+        }
+        assert_eq!(found, counts, "{commands}");
+        assert_eq!(client.line(), "END");
+        // So they are on another connection, once the replies were read.
+        let mut other = FrontEndClient::of(&daemon);
+        other.send("stats\r\nquit\r\n");
+        let stats = String::from_utf8(other.rest()).expect("text");
+        assert!(stats.contains(&format!("STAT get_hits {}\r\n", counts[1])), "{stats}");
+    }
+    client.send("stats items\r\nstats SETTINGS x\r\nstats reset\r\nstats slabs\r\n");
+    assert_eq!([(); 4].map(|()| client.line()), ["END", "END", "RESET", "END"]);
 }
 
 #[test]

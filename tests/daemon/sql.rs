@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::postgres::{Postgres, lines};
 use crate::support::program::snowbank;
 use crate::support::{Random, directory, has_program, poll, skip};
-use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
+use snowbank_id::layout::{Layout, PRESETS, UnixMicros};
 
 /// Layouts with features that no preset has: constants, ticks of a minute and a day, an epoch in
 /// 1600, the end of the calendar.

@@ -275,3 +275,24 @@ fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     let even = machine.setup(EVEN).option("--state-dir", &even).start();
     assert_eq!((next(&odd, 2), next(&even, 3)), (vec![105, 107], vec![102, 104, 106]));
 }
+
+/// The source with a layout has far larger IDs than the counter. Its bound must not become the
+/// counter's.
+#[test]
+fn an_ended_counter_beside_a_layout_starts_again_after_a_stop() {
+    let machine = counted_from("10");
+    let toml = format!("[[sources]]\nname = \"ids\"\n\n{ORDERS}maximum = 12\n");
+    let daemon = machine.start(&toml);
+    assert_eq!(daemon.connect().next(Ask::of(2).source(1)).ids(), [11, 12]);
+    daemon.stop();
+    for _ in 0..2 {
+        let daemon = machine.start(&toml);
+        daemon.draw_one();
+        let ended = daemon.connect().next(Ask::of(1).source(1));
+        assert_eq!(ended.error().0, EXHAUSTED);
+        daemon.stop();
+    }
+    let raised = toml.replace("maximum = 12", "maximum = 13");
+    let ids = machine.start(&raised).connect().next(Ask::of(1).source(1)).ids();
+    assert_eq!(ids, [13], "the counter's bound stayed its own");
+}

@@ -28,7 +28,7 @@ use std::time::Duration;
 use snowbank::clock::{BootMicros, Reading};
 use snowbank::fleet::Clocks;
 use snowbank::numbering::Numbering;
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, WorkerSet};
 
 use crate::seeds;
 use world::World;

@@ -31,7 +31,7 @@ use snowbank::clock::{Now, StepRule};
 use snowbank::config::{self, Mistakes, Overrides, Settings};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::Source;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 use crate::seeds;
 use turns::Sets;
@@ -136,7 +136,7 @@ fn crash_again_and_again(seed: u64) {
         serve(&mut world, 50, step_us);
         world.kill();
     }
-    let ceiling = world.read().expect("a stored ceiling").ceiling;
+    let ceiling = world.read().expect("a stored ceiling").ceiling();
     let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
     let most_us = world.horizon().as_micros() as i64 + SECOND.max(2 * world.tick_us());
     assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead of the wall clock");

@@ -8,7 +8,7 @@ use crate::support::machine::Machine;
 use snowbank::clock::{BootMicros, Reading};
 use snowbank::config::Settings;
 use snowbank::server::simulated::{Ceilings, Place};
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 
 const SOURCES: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\n[[sources]]\nname = \"ids\"\n";
 const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };

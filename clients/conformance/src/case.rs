@@ -41,6 +41,8 @@ pub(crate) struct DaemonScript {
 pub(crate) enum Listen {
     #[default]
     Tcp,
+    /// TCP on 127.0.0.1. The client gets the name `localhost`, which may have several addresses.
+    Localhost,
     Unix,
     Tls,
     /// TLS that asks for a client's certificate.
@@ -52,24 +54,50 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
+    /// The life ends by itself so long after its first NEXT.
+    pub(crate) lasts_ms: Option<u64>,
     /// The first ID of the daemon's ordinary replies. Later ordinary replies count up from this ID.
     /// The default is 1.
     pub(crate) first: Option<u64>,
-    /// Members of INFO that replace those of an ordinary daemon, or are added to them.
-    pub(crate) info: Map<String, Value>,
-    /// The size of the extra member `padding` of INFO, in bytes. With 0, there is no such member.
-    pub(crate) info_padding: usize,
+    /// The names of the sources. The default is `default` alone.
+    pub(crate) sources: Option<Vec<String>>,
+    pub(crate) welcome: WelcomeSpec,
     /// The token that the daemon requires.
     pub(crate) token: Option<String>,
+    /// The text that replaces that of `$token_file` when the life begins.
+    pub(crate) token_file: Option<String>,
+    /// True if a new authority signs new certificates when the life begins. The files of the case
+    /// are replaced.
+    pub(crate) new_certificates: bool,
+    /// The answers to the first HELLOs. Later ones get an ordinary daemon's answers.
+    pub(crate) hello: Vec<Answer>,
     /// The answers to the first NEXT requests. Later requests get an ordinary daemon's answers.
     pub(crate) next: Vec<Answer>,
+    /// The answers to the first PINGs. Later ones get an ordinary daemon's answers.
+    pub(crate) ping: Vec<Answer>,
     /// The number of NEXT requests that the daemon reads from a connection before it answers them.
     /// With 0 or 1, the daemon answers each request at once.
     pub(crate) gather: usize,
     /// The most connections that the client may make in this life.
     pub(crate) max_connections: Option<usize>,
-    /// The most NEXT requests that the client may send in this life.
+    /// The most connections that the client may have open at the same time.
+    pub(crate) max_open: Option<usize>,
+    /// The fewest and the most NEXT requests that the client may send in this life.
+    pub(crate) min_next: usize,
     pub(crate) max_next: Option<usize>,
+}
+
+/// The members of WELCOME that are not those of an ordinary daemon.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WelcomeSpec {
+    pub(crate) version: Option<u8>,
+    pub(crate) good_for_ms: Option<u16>,
+    pub(crate) max_count: Option<u32>,
+    pub(crate) instance: Option<u64>,
+    pub(crate) claims: Option<Vec<u64>>,
+    /// So many claims, from 1 on, in place of `claims`.
+    pub(crate) claim_count: Option<u64>,
 }
 
 /// The kinds of servers behind an endpoint.
@@ -97,11 +125,11 @@ pub(crate) enum Kind {
     TlsAlert,
 }
 
-/// The answer to one NEXT request.
+/// The answer to one request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answer {
-    /// The request that the case expects.
+    /// The NEXT request that the case expects.
     pub(crate) expect: Expect,
     /// The frames of the reply. Without frames, the daemon sends an ordinary reply if `cut` is set
     /// or `then` is [`Then::GoOn`], and nothing otherwise.
@@ -111,8 +139,8 @@ pub(crate) struct Answer {
     pub(crate) hold: bool,
     /// The number of bytes of the reply that the daemon sends. The default is all.
     pub(crate) cut: Option<usize>,
-    /// True if the daemon sends each byte with a write of its own.
-    pub(crate) trickle: bool,
+    /// The daemon sends each byte with a write of its own, and pauses so long after each.
+    pub(crate) trickle_ms: Option<u64>,
     pub(crate) then: Then,
     /// The number of requests that get this answer. The default is 1.
     pub(crate) times: Option<usize>,
@@ -137,9 +165,11 @@ pub(crate) enum Then {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {
     pub(crate) count: Option<u32>,
-    pub(crate) source: Option<u16>,
-    pub(crate) max_wait_ms: Option<u64>,
-    pub(crate) explicit: Option<bool>,
+    pub(crate) max_count: Option<u32>,
+    pub(crate) min_count: Option<u32>,
+    pub(crate) source: Option<String>,
+    pub(crate) wait_ms: Option<u16>,
+    pub(crate) max_wait_ms: Option<u16>,
     pub(crate) partial: Option<bool>,
 }
 
@@ -153,13 +183,12 @@ pub(crate) enum FrameSpec {
     ListMore(Vec<u64>),
     List(Vec<u64>),
     Error(ErrorSpec),
-    /// The reply that has this name in `tests/vectors/replies.txt`, with the request's tag.
-    Vector(String),
+    Welcome(WelcomeSpec),
     /// The frame inside, with a tag that no request has.
     WrongTag(Box<FrameSpec>),
     /// The frame inside, with tag 0: it answers no request.
     Untagged(Box<FrameSpec>),
-    /// Bytes in hex.
+    /// Bytes in hex. `TTTT` stands for the request's tag.
     Bytes(String),
 }
 
@@ -167,6 +196,8 @@ pub(crate) enum FrameSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ErrorSpec {
     pub(crate) code: Code,
+    /// The default is the one that the page gives to the code.
+    pub(crate) action: Option<u8>,
     #[serde(default)]
     pub(crate) retry_after_ms: u32,
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! The directory that holds the certificates and sockets of a case.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -11,10 +11,13 @@ use tempfile::TempDir;
 
 use crate::Outcome;
 
+/// The names of the files in PEM.
+pub(crate) const FILES: [&str; 5] = ["ca_file", "cert_file", "key_file", "other_ca_file", "other_cert_file"];
+
 /// The directory of a case, and the authority that signs the certificates of the case.
 pub(crate) struct Certificates {
     directory: TempDir,
-    authority: Authority,
+    authority: Mutex<Authority>,
 }
 
 struct Authority {
@@ -39,48 +42,68 @@ fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
 
 impl Certificates {
     pub(crate) fn new() -> Outcome<Self> {
-        Ok(Self { directory: TempDir::new()?, authority: Authority::new("authority")? })
+        Ok(Self { directory: TempDir::new()?, authority: Mutex::new(Authority::new("authority")?) })
     }
 
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Writes the files that a client may need: the authority, the client's certificate and key, an
-    /// authority that no daemon trusts, and a certificate that this other authority signed. Returns
-    /// the files' names and paths.
-    pub(crate) fn write(&self) -> Outcome<Vec<(&'static str, PathBuf)>> {
+    fn authority(&self) -> MutexGuard<'_, Authority> {
+        self.authority.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the path of a file of the case.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory().join(name)
+    }
+
+    /// Replaces the text of a file at once, as programs that renew files do.
+    pub(crate) fn replace(&self, name: &str, text: &str) -> Outcome {
+        let new = self.path("new");
+        std::fs::write(&new, text)?;
+        Ok(std::fs::rename(new, self.path(name))?)
+    }
+
+    /// Makes another authority, and replaces the files that it signs.
+    pub(crate) fn renew(&self) -> Outcome {
+        *self.authority() = Authority::new("renewed authority")?;
+        self.write()
+    }
+
+    /// Writes the [`FILES`] that a client may need: the authority, the client's certificate and
+    /// key, an authority that no daemon trusts, and a certificate that this other authority signed.
+    pub(crate) fn write(&self) -> Outcome {
+        let authority = self.authority();
         let other = Authority::new("another authority")?;
         let client = KeyPair::generate()?;
         let params = params("client")?;
-        let certificate = params.signed_by(&client, &self.authority.issuer)?;
+        let certificate = params.signed_by(&client, &authority.issuer)?;
         let other_certificate = params.signed_by(&client, &other.issuer)?;
-        let files = [
-            ("ca_file", self.authority.certificate.pem()),
-            ("cert_file", certificate.pem()),
-            ("key_file", client.serialize_pem()),
-            ("other_ca_file", other.certificate.pem()),
-            ("other_cert_file", other_certificate.pem()),
+        let texts = [
+            authority.certificate.pem(),
+            certificate.pem(),
+            client.serialize_pem(),
+            other.certificate.pem(),
+            other_certificate.pem(),
         ];
-        let mut paths = Vec::new();
-        for (name, text) in files {
-            let path = self.directory().join(name).with_extension("pem");
-            std::fs::write(&path, text)?;
-            paths.push((name, path));
+        for (name, text) in FILES.iter().zip(texts) {
+            self.replace(name, &text)?;
         }
-        Ok(paths)
+        Ok(())
     }
 
     /// Returns the configuration of a TLS endpoint.
     pub(crate) fn server(&self, asks_for_certificate: bool) -> Outcome<Arc<ServerConfig>> {
+        let authority = self.authority();
         let key = KeyPair::generate()?;
-        let certificate = params("daemon")?.signed_by(&key, &self.authority.issuer)?;
+        let certificate = params("daemon")?.signed_by(&key, &authority.issuer)?;
         let chain = vec![certificate.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let builder = ServerConfig::builder();
         let builder = if asks_for_certificate {
             let mut roots = RootCertStore::empty();
-            roots.add(self.authority.certificate.der().clone())?;
+            roots.add(authority.certificate.der().clone())?;
             builder.with_client_cert_verifier(WebPkiClientVerifier::builder(Arc::new(roots)).build()?)
         } else {
             builder.with_no_client_auth()

@@ -10,12 +10,12 @@ pub(crate) mod endpoint;
 mod foreign;
 mod frames;
 mod life;
+mod request;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use snowbank_client::protocol::{ErrorCode, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -34,6 +34,7 @@ const LINGER: std::time::Duration = std::time::Duration::from_secs(5);
 pub(crate) struct Daemon {
     index: usize,
     endpoint: Endpoint,
+    certificates: Arc<Certificates>,
     script: DaemonScript,
     begun: usize,
     current: Option<Running>,
@@ -51,11 +52,11 @@ impl Daemon {
     pub(crate) async fn start(
         index: usize,
         script: DaemonScript,
-        certificates: &Certificates,
+        certificates: Arc<Certificates>,
         report: Arc<Report>,
     ) -> Outcome<Self> {
-        let endpoint = Endpoint::new(index, script.listen, certificates)?;
-        let mut daemon = Self { index, endpoint, script, begun: 0, current: None, report };
+        let endpoint = Endpoint::new(index, script.listen, &certificates)?;
+        let mut daemon = Self { index, endpoint, certificates, script, begun: 0, current: None, report };
         daemon.next_life().await?;
         Ok(daemon)
     }
@@ -67,7 +68,7 @@ impl Daemon {
 
     /// Ends the current life, and begins the next. This closes the connections of the current life,
     /// unless the next life is frozen.
-    pub(crate) async fn next_life(&mut self) -> Outcome {
+    async fn next_life(&mut self) -> Outcome {
         let number = self.begun;
         if number == self.script.lives.len() {
             return Err(format!("daemon {} has no life {number}", self.index).into());
@@ -75,6 +76,13 @@ impl Daemon {
         let mut tasks = self.end_life(self.script.lives[number].is);
         self.begun += 1;
         let life = &self.script.lives[number];
+        if let Some(text) = &life.token_file {
+            self.certificates.replace("token_file", text)?;
+        }
+        if life.new_certificates {
+            self.certificates.renew()?;
+            self.endpoint.read_certificates(&self.certificates)?;
+        }
         let state = Arc::new(LifeState::new(self.index, number, life, Arc::clone(&self.report)));
         if tasks.is_empty() && life.is != Kind::Down {
             let listener = self.endpoint.bind().await?;
@@ -82,10 +90,32 @@ impl Daemon {
             tasks.push(tokio::spawn(accept).abort_handle());
         }
         self.current = Some(Running { state, tasks });
-        if number > 0 {
-            report::print(&json!({ "event": "life", "daemon": self.index, "life": number }));
-        }
         Ok(())
+    }
+
+    /// Ends the current life if it has lasted as long as its script allows, and begins the next.
+    pub(crate) async fn end_life_in_time(&mut self) -> Outcome {
+        match &self.current {
+            Some(running) if running.state.is_over() => self.next_life().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins the next life at the test's request.
+    pub(crate) async fn life_by_request(&mut self) -> Outcome {
+        self.next_life().await?;
+        report::print(&json!({ "event": "life", "daemon": self.index, "life": self.begun - 1 }));
+        Ok(())
+    }
+
+    /// Returns true while the client has no connection to this life.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.as_ref().is_none_or(|running| running.state.is_idle())
+    }
+
+    /// Prints the event `idle`.
+    pub(crate) fn report_idle(&self) {
+        report::print(&json!({ "event": "idle", "daemon": self.index }));
     }
 
     /// Ends the current life. If the next life is frozen, keeps the connections open, and returns
@@ -126,10 +156,11 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok(stream) = listener.accept().await else { return };
-        life.connected();
+        let open = life.connected();
         let endpoint = endpoint.clone();
         let life = Arc::clone(&life);
         connections.spawn(async move {
+            let _open = open;
             // A client may close its connection at any time, so an error here is no fault of the
             // client.
             drop(attend(stream, &endpoint, life).await);
@@ -147,9 +178,7 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
         }
         Kind::TooBusy => {
             let mut stream = endpoint.secure(stream).await?;
-            let mut refusal = Vec::new();
-            reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
-            stream.write_all(&refusal).await?;
+            stream.write_all(&frames::error(0, "too_busy", "1 connection")).await?;
             stream.shutdown().await?;
             // Closing now would reset the connection if bytes are unread, and the client could
             // lose the refusal.

@@ -36,13 +36,13 @@ use tokio::sync::mpsc;
 pub use crate::address::Address as Endpoint;
 /// The error for a text that is not an [`Endpoint`].
 pub use crate::address::AddressError as BadEndpoint;
-#[cfg(feature = "tls")]
-pub use crate::tls::ClientFiles as TlsFiles;
 pub use ask::BatchCall;
 pub use batch::Batch;
 pub use error::{Error, Refusal};
 pub use ids::{Ids, IdsOptions, NextId, SharedIds};
 pub use options::{ClientOptions, SourceChoice};
+#[cfg(feature = "tls")]
+pub use snowbank_tls::ClientFiles as TlsFiles;
 
 use call::{Call, Deadline};
 use exchange::Exchange;

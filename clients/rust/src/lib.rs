@@ -58,15 +58,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod address;
 mod client;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod protocol;
-#[cfg(feature = "tls")]
-#[doc(hidden)]
-pub mod tls;
 
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
@@ -76,3 +72,5 @@ pub use client::{
 };
 #[doc(inline)]
 pub use snowbank_id::{format, layout};
+#[doc(inline)]
+pub use snowbank_wire::address;

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_BYTES_MAX, Access, Line, explain_hidden, late};
 use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// etcd, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
 use super::rules::{REACH_MAX, reach};
-use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
+use snowbank_wire::one_line;
 
 /// The format of values that this release writes. This release refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
 use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, Swap, Swapped};
-use snowbank_client::tls::ClientFiles;
 use snowbank_core::clock::BootMicros;
+use snowbank_tls::ClientFiles;
 
 mod explain;
 

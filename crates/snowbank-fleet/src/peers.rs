@@ -11,10 +11,10 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use snowbank_client::address::Address;
 use snowbank_client::protocol::Info;
-use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
+use snowbank_tls::ClientFiles;
+use snowbank_wire::address::Address;
 
 /// A start asks at most this many addresses, and ignores the rest.
 pub const PEERS_MAX: usize = 256;

@@ -25,6 +25,7 @@
 mod build;
 mod choose;
 mod decode;
+mod doubt;
 mod error;
 mod field;
 #[cfg(any(test, fuzzing))]
@@ -40,6 +41,7 @@ mod workers;
 
 pub use choose::ChosenField;
 pub use decode::{Decoded, Life};
+pub use doubt::Doubt;
 pub use error::LayoutError;
 pub(crate) use error::excerpt;
 pub use field::{Field, FieldSize, FieldSpec, Role};

@@ -59,6 +59,14 @@ impl Numbering {
         }
     }
 
+    /// Returns the numbering without a counter's maximum, which is no part of a counter's identity.
+    pub fn without_maximum(&self) -> Numbering {
+        match self {
+            Numbering::Snowflake(_) => self.clone(),
+            Numbering::Ticket(counter) => Numbering::Ticket(counter.without_maximum()),
+        }
+    }
+
     /// Returns true if both numberings are of snowflake sources, or both of ticket sources.
     pub fn is_of_kind(&self, other: &Numbering) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -233,6 +241,12 @@ impl Numbering {
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one.shares_ids_with(other),
             _ => false,
         }
+    }
+
+    /// Returns true if some worker IDs of both layouts can make the same ID at about the same time.
+    pub fn runs_beside(&self, other: &Numbering) -> bool {
+        let spaces = self.snowflake().zip(other.snowflake());
+        spaces.is_some_and(|((one, _), (other, _))| one.space().runs_beside(&other.space()))
     }
 
     /// Returns true if an ID bound recorded for the other numbering is valid for this one. Two

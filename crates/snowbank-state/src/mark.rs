@@ -13,7 +13,7 @@ use std::fmt;
 use super::CeilingRule;
 use super::store::Record;
 use snowbank_core::clock::{self, STEP_BELIEVED_AT_ONCE};
-use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
 
 /// The bound up to which the IDs of one worker ID were granted on this machine.
@@ -95,11 +95,11 @@ pub enum Marked {
     /// Nothing was granted at or above the source's start.
     Below,
     /// Another state granted IDs at or above the source's start. The source may start at this
-    /// position.
-    ByAnother(Position),
+    /// bound.
+    ByAnother(u64),
     /// The source's own state granted IDs that the records do not cover: the records are an older
-    /// copy. All granted IDs are below this position.
-    SinceThisCopy(Position),
+    /// copy. All granted IDs are below this bound.
+    SinceThisCopy(u64),
     /// A worker ID of the source, or its counter, was moved away.
     Released,
 }
@@ -121,22 +121,27 @@ pub(super) fn source_marks(own: Vec<Mark>, kin: impl IntoIterator<Item = Mark>) 
     marks
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are the records of the
-/// source's state.
-pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
+/// Compares a source's start, an ID bound, with the marks of its worker IDs. `records` are the
+/// records of the source's state.
+pub fn compare(marks: &[Mark], numbering: &Numbering, start: u64, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
     }
-    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max();
-    let Some(highest) = highest.filter(|&highest| highest > start) else {
+    let mut above = above(marks, numbering, start).peekable();
+    if above.peek().is_none() {
         return Marked::Below;
-    };
-    for mark in marks.iter().filter(|mark| numbering.position_from(mark.id_bound) > start) {
-        if records.iter().any(|record| record.owner.state == mark.state) {
-            return Marked::SinceThisCopy(highest);
-        }
+    }
+    let highest = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(start);
+    if above.any(|mark| records.iter().any(|record| record.owner.state == mark.state)) {
+        return Marked::SinceThisCopy(highest);
     }
     Marked::ByAnother(highest)
+}
+
+/// Returns the marks with IDs of this numbering between `start` and the mark.
+fn above<'a>(marks: &'a [Mark], numbering: &'a Numbering, start: u64) -> impl Iterator<Item = &'a Mark> {
+    let start = numbering.position_from(start);
+    marks.iter().filter(move |mark| numbering.position_from(mark.id_bound) > start)
 }
 
 /// Returns the latest instant up to which a daemon can have granted IDs if the wall clock is now
@@ -147,22 +152,17 @@ pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
 }
 
-/// Returns the position of the highest mark if it is beyond both the source's start and the instant
+/// Returns the bound of the highest mark if it is beyond both the source's start and the instant
 /// `latest`. A start with such a mark is refused.
-pub fn beyond(
-    marks: &[Mark],
-    numbering: &Numbering,
-    start: Position,
-    latest: UnixMicros,
-) -> Option<Position> {
-    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max()?;
-    (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
+pub fn beyond(marks: &[Mark], numbering: &Numbering, start: u64, latest: UnixMicros) -> Option<u64> {
+    let highest = above(marks, numbering, start).map(|mark| mark.id_bound).max()?;
+    (instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the start of the tick of a position. For a ticket counter, this instant is earlier than
-/// any time that a clock can show.
-pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
-    numbering.start_of(numbering.tick_of(position))
+/// Returns the start of the tick of the first position at or above an ID bound. For a ticket
+/// counter, this instant is earlier than any time that a clock can show.
+pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
+    numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::store::tests::{numbering, record};
     use snowbank_core::clock::{BootMicros, Now};
-    use snowbank_id::layout::Tick;
+    use snowbank_id::layout::{Position, Tick};
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
     const THEIRS: &str = "fedcba9876543210fedcba9876543210";
@@ -210,11 +210,12 @@ mod tests {
         let own = record("orders", "twitter", "1", 0);
         let ours = |at| mark(Position(at), &own.owner.state);
         let theirs = |at| mark(Position(at), THEIRS);
-        let found = |marks: &[Mark]| compare(marks, &numbering, Position(500), slice::from_ref(&own));
+        let bound = |at| numbering.id_bound(Position(at));
+        let found = |marks: &[Mark]| compare(marks, &numbering, bound(500), slice::from_ref(&own));
         assert_eq!(found(&[theirs(500), ours(500)]), Marked::Below);
-        assert_eq!(found(&[theirs(501), ours(500)]), Marked::ByAnother(Position(501)));
-        assert_eq!(found(&[theirs(501), ours(499)]), Marked::ByAnother(Position(501)));
-        assert_eq!(found(&[theirs(700), ours(501)]), Marked::SinceThisCopy(Position(700)));
+        assert_eq!(found(&[theirs(501), ours(500)]), Marked::ByAnother(bound(501)));
+        assert_eq!(found(&[theirs(501), ours(499)]), Marked::ByAnother(bound(501)));
+        assert_eq!(found(&[theirs(700), ours(501)]), Marked::SinceThisCopy(bound(700)));
         let moved = Mark { fate: Fate::Released, ..theirs(1) };
         assert_eq!(found(&[ours(501), moved]), Marked::Released);
     }
@@ -228,10 +229,9 @@ mod tests {
             CeilingRule { horizon: seconds(3), max_ahead: seconds(10), tick: Duration::from_millis(1) };
         let latest = latest_grant(&rule, now);
         assert_eq!(latest.0 - now.0, 71_500_000, "max_ahead, the reserve above it, and a step of a minute");
-        let near = numbering.first_of(Tick(571_500));
-        let far = numbering.first_of(Tick(571_501));
-        let start = numbering.first_of(Tick(500_001));
-        let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
+        let bound = |tick| numbering.id_bound(numbering.first_of(Tick(tick)));
+        let [near, far, start] = [571_500, 571_501, 500_001].map(bound);
+        let beyond = |at, start| beyond(&[Mark::granted(at, THEIRS)], &numbering, start, latest);
         assert_eq!(beyond(near, start), None);
         assert_eq!(beyond(far, start), Some(far));
         assert_eq!(beyond(far, far), None, "the source starts at the mark");
@@ -259,7 +259,7 @@ mod tests {
             let reach = rule.reach(now, id_time, Duration::from_secs(uptime_s));
             let ceiling = numbering.first_of(Tick(numbering.tick_at(reach).0 + 1));
             let latest = UnixMicros(latest_grant(&rule, now.wall).0 - clock::micros(STEP_BELIEVED_AT_ONCE));
-            prop_assert!(instant_of(&numbering, ceiling) <= latest);
+            prop_assert!(instant_of(&numbering, numbering.id_bound(ceiling)) <= latest);
         }
     }
 }

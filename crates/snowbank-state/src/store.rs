@@ -5,7 +5,7 @@
 //! - `directory`: the state directory and its lock.
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of the state file's two copies.
-//! - `moved`: exports and imports.
+//! - `moved`: exports, imports, and what is forgotten.
 
 mod copies;
 mod directory;
@@ -19,8 +19,8 @@ mod record;
 pub use directory::{StateDir, holder, read};
 #[doc(hidden)]
 pub use file::{Disk, Slots};
-pub use moved::{Export, export, merge, write};
-pub use plan::{Claimant, Plan, above_records, plan};
+pub use moved::{Export, export, forget, merge, write};
+pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan};
 pub use record::{Moment, Record};
 
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ impl DiskStore {
         let mut records = self.sources.clone();
         for &(index, ceiling) in raises {
             let Some(record) = records.get_mut(&index) else { continue };
-            let raised = record.at(ceiling.max(record.ceiling));
+            let raised = record.at(ceiling.max(record.ceiling()));
             *record = Record { clean: false, untouched: false, ..raised };
         }
         self.store(records, wall_minus_boot_us)

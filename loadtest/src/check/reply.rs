@@ -1,6 +1,6 @@
 //! Checks the replies of one connection, run by run.
 
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 use super::Violation;
 use crate::promise::{Promise, Span};

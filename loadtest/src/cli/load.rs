@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use snowbank_client::Endpoint;
-use snowbank_client::tls::{ClientFiles, Connector};
+use snowbank_tls::{ClientFiles, Connector};
 
 use crate::failure::Failure;
 use crate::frontend::{self, Row};

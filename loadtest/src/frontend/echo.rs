@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use httparse::Status;
 use snowbank_client::Endpoint;
-use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
+use snowbank_id::layout::Run;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! memcached's text protocol. Snowbank and katsubushi answer each key of a `get` with a new ID.
 
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 use super::{
     Awaited, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text,

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use snowbank_client::layout::Run;
 use snowbank_client::protocol::Parsed;
 use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::request::{self, Next, Wait};
+use snowbank_id::layout::Run;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
 //! noeqd's protocol: a request is one byte, which is the number of IDs. In the reply, each ID is
 //! eight bytes, big-endian.
 
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Row, push};
 use crate::failure::Failure;

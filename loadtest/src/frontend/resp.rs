@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use snowbank_client::layout::Run;
-use snowbank_client::protocol::one_line;
+use snowbank_id::layout::Run;
+use snowbank_wire::one_line;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
 use crate::check::Violation;

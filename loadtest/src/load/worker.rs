@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 use super::clocks::ClockOffset;
 use super::connection::Connection;

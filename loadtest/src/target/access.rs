@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
-use snowbank_client::tls::{self, Connector};
+use snowbank_tls::Connector;
 
 use super::{Stream, code_name, unreachable};
 use crate::failure::Failure;
@@ -162,7 +162,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn no_answer(&self, error: &io::Error) -> Failure {
-        if let Some(reason) = tls::explain(error) {
+        if let Some(reason) = snowbank_tls::explain(error) {
             return self.cannot(&reason);
         }
         let address = &self.access.endpoint;

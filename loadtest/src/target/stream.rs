@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
-use snowbank_client::tls::{self, ClientConnection, Connector};
+use snowbank_tls::{ClientConnection, Connector};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::machine::owner::Owner;
@@ -61,7 +61,7 @@ impl Stream {
         session.set_buffer_limit(None);
         while session.is_handshaking() {
             let moved = session.complete_io(&mut self.socket);
-            moved.map_err(|error| tls::explain(&error).map_or(error, io::Error::other))?;
+            moved.map_err(|error| snowbank_tls::explain(&error).map_or(error, io::Error::other))?;
         }
         Ok(Self { session: Some(Box::new(session)), ..self })
     }

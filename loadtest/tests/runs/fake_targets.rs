@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
 use crate::support::scripted::{INFO, Ids, WORKER_4, first_of_tick, sound_but_for, sound_target, target};
 use crate::support::{Ran, loadtest, until_in_time, until_judged};
-use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
+use snowbank_id::layout::Run;
 
 /// Sends 2,000 requests on one connection. Three quarters of the requests are timed, with an
 /// objective that even a busy machine meets.

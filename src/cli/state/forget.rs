@@ -8,12 +8,13 @@ use crate::ceiling::HostIdentity;
 use crate::ceiling::store::{self, Record};
 use crate::clock::{self, Reading, Remembered, Wall};
 use crate::config::ClockSettings;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 pub(super) const HELP: &str = "\
 Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \
-granted to it. From then on a source that gets it starts as for the first time, at the clock. Worker IDs in use stay, and so do ticket counters, \
-and what `snowbank state export` moved away. Worker IDs that a fleet assigned need no command.
+granted to it. The state keeps one bound for all of them, the highest: no worker ID without a record of its own starts below it, \
+also if the clock goes back. `snowbank state lower` lowers it. Worker IDs in use stay, and so do ticket counters, and what \
+`snowbank state export` moved away. Worker IDs that a fleet assigned need no command.
 
 Exit codes:
   0  forgotten, or there was nothing to forget
@@ -29,7 +30,7 @@ pub(in crate::cli) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (directory, mut records) = open_own(&arguments.directory.path()?)?;
     let now = believed(&records, &HostIdentity::here(), clock::os::read());
-    let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
+    let forgotten = store::forget(&mut records, now);
     if !forgotten.is_empty() {
         store::write(&directory, &records)?;
     }

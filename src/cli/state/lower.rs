@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use snowbank_client::layout::{Tick, UnixMicros};
+use snowbank_id::layout::{Tick, UnixMicros};
 
 use super::super::{Failure, Outcome};
 use super::{Directories, in_words, mark, open_own};

@@ -9,7 +9,7 @@ use crate::ceiling::store::{Record, above_records};
 use crate::ceiling::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 /// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
 /// only up to 2^53.
@@ -92,7 +92,6 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     });
     let mark = seen[0].mark.as_ref().ok().and_then(Option::as_ref);
     let error = seen[0].mark.as_ref().err().cloned();
-    let position = mark.map(|mark| record.numbering.position_from(mark.id_bound));
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     MarkShown {
         worker_ids: workers.as_ref().map(WorkerSet::to_string),
@@ -103,7 +102,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
             (None, None) => "none",
         },
         id: mark.map(|mark| mark.id_bound.to_string()),
-        time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
+        time: mark.and_then(|mark| Some(layout?.rfc3339(instant_of(&record.numbering, mark.id_bound)))),
         state: mark.map(|mark| mark.state.clone()),
         this_state: mark.map(|mark| mark.state == record.owner.state),
         next_start,
@@ -123,7 +122,7 @@ fn next_start(
     // After worker IDs were changed, several records have bounds for the same IDs. A start is above
     // all these bounds.
     let start = above_records(records, numbering);
-    let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
+    let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling();
     let mark = std::slice::from_ref(mark);
     if beyond(mark, numbering, start, latest).is_some() {
         return NextStart::RefusedTooFar;

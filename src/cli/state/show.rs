@@ -16,7 +16,7 @@ use crate::ceiling::{HostIdentity, Seen, survey};
 use crate::clock;
 use crate::numbering::Numbering;
 use crate::source::Kind;
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the lock files, and never writes. The lock file of a worker ID has a \
@@ -43,19 +43,34 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let here = HostIdentity::here();
     let mut sources = Vec::new();
+    let mut forgotten = Vec::new();
     for (record, seen) in records.iter().zip(&seen) {
+        if record.forgotten {
+            forgotten.push(Forgotten::of(record));
+            continue;
+        }
         sources.push(Shown::of(record, marks::of(record, seen, &records, now), now, &here));
     }
     let mut answer = Vec::new();
     if arguments.json {
         let state_dir = path.display().to_string();
         let lock_dir = lock_dir.display().to_string();
-        write_json(&Output { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
+        let in_use = holder.is_some();
+        write_json(&Output { state_dir, in_use, lock_dir, sources, forgotten }, &mut answer)?;
     } else {
         let is_in_use = holder.is_some();
         let usage = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
         writeln!(answer, "state in {}, {usage}", path.display())?;
         sources.iter().try_for_each(|source| source.write(is_in_use, lock_dir, &mut answer))?;
+        for Forgotten { name, layout, id_bound, time } in &forgotten {
+            writeln!(answer, "forgotten, last of source {name:?}")?;
+            writeln!(answer, "  layout      {layout}")?;
+            writeln!(answer, "  ceiling     {time}")?;
+            writeln!(
+                answer,
+                "              no worker ID without a record of its own starts below {id_bound}"
+            )?;
+        }
     }
     Ok(out.write_all(&answer)?)
 }
@@ -100,6 +115,30 @@ struct Output<'a> {
     in_use: bool,
     lock_dir: String,
     sources: Vec<Shown<'a>>,
+    forgotten: Vec<Forgotten<'a>>,
+}
+
+/// The bound that the forgotten worker IDs of an ID space left behind.
+#[derive(Serialize)]
+struct Forgotten<'a> {
+    /// The name of the source whose record had the bound. `snowbank state lower` needs it.
+    name: &'a str,
+    layout: String,
+    id_bound: String,
+    time: String,
+}
+
+impl<'a> Forgotten<'a> {
+    fn of(record: &'a Record) -> Self {
+        let layout = record.numbering.snowflake().map(|(layout, _)| layout);
+        let time = layout.zip(record.instant()).map(|(layout, instant)| layout.rfc3339(instant));
+        Forgotten {
+            name: &record.name,
+            layout: layout.map(ToString::to_string).unwrap_or_default(),
+            id_bound: record.id_bound.to_string(),
+            time: time.unwrap_or_default(),
+        }
+    }
 }
 
 /// One source in the output: its record, as in the state file, and the facts that follow from the
@@ -155,7 +194,8 @@ impl<'a> Shown<'a> {
     }
 
     fn write_ceiling(&self, out: &mut impl Write) -> io::Result<()> {
-        let Record { numbering, ceiling: Position(ceiling), id_bound, .. } = self.record;
+        let Record { numbering, id_bound, .. } = self.record;
+        let Position(ceiling) = self.record.ceiling();
         match numbering {
             Numbering::Snowflake(numbering) => {
                 let ahead_ms = self.ahead_ms.unwrap_or(0);

@@ -4,13 +4,21 @@ use super::*;
 const NODES: u64 = 1 << 24;
 
 fn machine(interfaces: &[(&str, [u8; 4])]) -> Machine {
-    let interfaces =
-        interfaces.iter().map(|(name, octets)| ((*name).to_owned(), Ipv4Addr::from(*octets))).collect();
-    Machine { host_name: "web-12.example".into(), given_ipv4: None, interfaces: Ok(interfaces) }
+    let with_prefix: Vec<_> = interfaces.iter().map(|&(name, octets)| (name, octets, 32)).collect();
+    machine_in_subnets(&with_prefix)
+}
+
+fn machine_in_subnets(interfaces: &[(&str, [u8; 4], u32)]) -> Machine {
+    let interfaces = interfaces.iter().map(|&(name, octets, prefix)| Interface {
+        name: name.into(),
+        address: octets.into(),
+        prefix,
+    });
+    Machine { host_name: "web-12.example".into(), given_ipv4: None, interfaces: Ok(interfaces.collect()) }
 }
 
 fn number(machine: &Machine, from: &str, numbers: u64) -> Result<u64, NoNumber> {
-    machine.number(&from.parse().expect(from), numbers).map(|(number, _)| number)
+    machine.number(&from.parse().expect(from), numbers, false).map(|(number, _)| number)
 }
 
 #[track_caller]
@@ -21,26 +29,93 @@ fn assert_refused(found: Result<u64, NoNumber>, may_pass: bool, parts: &[&str]) 
 }
 
 #[test]
-fn a_host_name_ends_with_its_number() {
-    for (name, number) in
-        [("web-12", 12), ("web-0", 0), ("db07", 7), ("eu1-web3.example.com", 3), ("web-007", 7), ("42", 42)]
-    {
+fn a_host_name_ends_with_its_ordinal() {
+    for (name, number) in [
+        ("web-12", 12),
+        ("web-0", 0),
+        ("db07", 7),
+        ("eu1-web3.example.com", 3),
+        ("web-007", 7),
+        ("prod-eu-ids-5", 5),
+        ("zone-2-web-5", 5),
+        ("snowbank-0.snowbank.default.svc.cluster.local", 0),
+        ("WEB-12", 12),
+    ] {
         assert_eq!(number_of_host_name(name), Ok(number), "{name}");
     }
 }
 
 #[test]
-fn a_host_name_without_a_number_or_with_a_random_end_is_refused() {
-    for name in ["", "web", "web-", "web-12a", "localhost", "web.example12", "web-12-x"] {
-        let text = number_of_host_name(name).unwrap_err();
+fn a_host_name_that_two_machines_could_number_alike_is_refused() {
+    for name in [
+        // No number at the end.
+        "",
+        "web",
+        "web-",
+        "web-12a",
+        "localhost",
+        "web.example12",
+        "web-12-x",
+        "web_12",
+        "wéb12",
+        "-",
+        "--",
+        "web--12",
+        // A number that no word explains.
+        "42",
+        "1234",
+        "-12",
+        // Pods of a Deployment, of a DaemonSet, and of a node pool; containers; cloud instances.
+        "web-7d4b9c6f5d-xkz42",
+        "agent-24567",
+        "agent-wxz24",
+        "gke-prod-default-pool-0d5f6a7b-k9x7",
+        "gke-prod-default-pool-0d5f6a7b-4721",
+        "gke-prod-default-pool-30718552-4721",
+        "3f2a9c1b7d12",
+        "148ed193b03d89",
+        "148193003189",
+        "vm-4d5e6",
+        "i-0a1b2c3d4e5f60718",
+        "aks-nodepool1-35646612-vmss000003",
+        "ec2amaz-4d5e6f7",
+        "desktop-1a2b3c4",
+        // Addresses.
+        "ip-10-0-1-12",
+        "ip-10-0-2-12.ec2.internal",
+        "10-0-1-12",
+        "10.0.1.12",
+        "host-1-12",
+        "ip10-0-1-12",
+        "ip-167772428",
+        "ip-0a00010c",
+    ] {
+        let text = number_of_host_name(name).expect_err(name);
         assert!(text.contains(&format!("{name:?}")) && text.contains("allowed"), "{text}");
-    }
-    // A pod of a Deployment, one of a DaemonSet, and a container.
-    for name in ["web-7d4b9c6f5d-xkz42", "agent-24567", "agent-wxz24", "3f2a9c1b7d12"] {
-        let text = number_of_host_name(name).unwrap_err();
-        assert!(text.contains("whose end is random"), "{text}");
+        assert!(text.contains("pod-index") && text.contains("coordinator"), "{text}");
     }
     assert!(number_of_host_name("web-99999999999999999999").unwrap_err().contains("99999999999999999999"));
+}
+
+#[test]
+fn an_address_of_a_subnet_wider_than_the_layout_is_refused() {
+    for (octets, prefix) in [([10, 1, 4, 7], 16), ([10, 1, 0, 7], 8), ([10, 1, 0, 7], 21)] {
+        let wide = machine_in_subnets(&[("eth0", octets, prefix)]);
+        for from in ["ipv4", "ipv4:eth0"] {
+            assert_refused(number(&wide, from, 1024), false, &[&format!("/{prefix}"), "coordinator"]);
+            // The coordinator gives no two machines one number.
+            assert!(wide.number(&from.parse().unwrap(), 1024, true).is_ok());
+        }
+        assert_eq!(number(&wide, "ipv4:10.1.0.0/16", NODES), Ok(u64::from(octets[2]) << 8 | 0x01_00_07));
+        assert_refused(number(&wide, "ipv4:10.1.0.0/16", 1024), false, &["16 bits", "at most 10"]);
+    }
+    assert_eq!(number(&machine_in_subnets(&[("eth0", [10, 1, 3, 7], 22)]), "ipv4", 1024), Ok(0x03_07));
+    // A variable has no prefix: the line says that nothing was checked.
+    let given = Machine { given_ipv4: Some("10.1.4.7".into()), ..machine(&[]) };
+    let (number, place) = given.number(&"ipv4".parse().unwrap(), 1024, false).unwrap();
+    assert_eq!(number, 7);
+    assert!(place.contains("not known"), "{place}");
+    assert!(given.number(&"ipv4:10.1.0.0/16".parse().unwrap(), 1024, false).is_err());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::*;
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 
 /// Returns overrides with these keys, texts and origins.
 fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {

@@ -1,7 +1,7 @@
 //! IDs as the body of a reply, written piece by piece.
 
 use super::reply::{JSON, TEXT};
-use snowbank_client::format::Codec;
+use snowbank_id::format::Codec;
 
 /// The form of a body that lists IDs.
 #[derive(Debug)]

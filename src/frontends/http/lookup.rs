@@ -10,7 +10,7 @@ use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 
 /// Answers /v1/sources with the JSON of an INFO reply.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
@@ -96,7 +96,7 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
 
 /// Answers katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    Reply::json(&Members(statistics::all(conditions, Protocol::Http).into()))
+    Reply::json(&Members(statistics::all(conditions, Protocol::Http, env!("CARGO_PKG_VERSION")).into()))
 }
 
 /// Answers Leaf's /decodeSnowflakeId, for the first source.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 use super::Form;
 use super::reply::Reply;

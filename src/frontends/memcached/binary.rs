@@ -1,6 +1,6 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
-use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
@@ -12,6 +12,7 @@ const REPLY: u8 = 0x81;
 const HEADER_SIZE: usize = 24;
 
 const GET: u8 = 0x00;
+const INCREMENT: u8 = 0x05;
 const QUIT: u8 = 0x07;
 const GETQ: u8 = 0x09;
 const NOOP: u8 = 0x0a;
@@ -19,10 +20,13 @@ const VERSION: u8 = 0x0b;
 const GETK: u8 = 0x0c;
 const GETKQ: u8 = 0x0d;
 const STAT: u8 = 0x10;
+const INCREMENTQ: u8 = 0x15;
 const QUITQ: u8 = 0x17;
 
-/// The status of a reply.
-const DONE: u16 = 0x0000;
+/// The size of an increment's extras: the delta, an initial value and an expiration time.
+const INCREMENT_EXTRAS: usize = 20;
+
+/// The status of an error.
 const TOO_LARGE: u16 = 0x0003;
 const BAD_ARGUMENTS: u16 = 0x0004;
 const UNKNOWN_COMMAND: u16 = 0x0081;
@@ -56,11 +60,13 @@ impl Header {
         }
     }
 
-    /// Returns the key, if the body has a valid key and nothing else.
-    fn only_key<'a>(&self, body: &'a [u8]) -> Option<&'a [u8]> {
-        let is_alone = self.extras_size == 0 && self.key_size == body.len();
-        let is_key = (1..=KEY_BYTES_MAX).contains(&body.len()) && !body.iter().any(|&byte| byte <= b' ');
-        (is_alone && is_key).then_some(body)
+    /// Returns the extras and the key, if the body has extras of this size, a valid key and nothing
+    /// else.
+    fn extras_and_key<'a>(&self, body: &'a [u8], extras_size: usize) -> Option<(&'a [u8], &'a [u8])> {
+        let (extras, key) = body.split_at_checked(extras_size)?;
+        let is_alone = self.extras_size == extras_size && self.key_size == key.len();
+        let is_key = (1..=KEY_BYTES_MAX).contains(&key.len()) && !key.iter().any(|&byte| byte <= b' ');
+        (is_alone && is_key).then_some((extras, key))
     }
 }
 
@@ -75,14 +81,15 @@ impl Memcached {
         let Some((header, rest)) = bytes.split_first_chunk() else { return Step::Incomplete };
         let header = Header::parse(header);
         if header.body_size > MESSAGE_BYTES_MAX - HEADER_SIZE {
-            reply(out, header.echo, TOO_LARGE, b"", b"", b"too large");
-            return Step::Close { error: Some(ErrorCode::Malformed) };
+            error(out, header.echo, TOO_LARGE, "too large");
+            self.skip = Skip::body(header.body_size);
+            return Step::Answered { consumed: HEADER_SIZE, error: Some(ErrorCode::Malformed) };
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
-        let consumed = HEADER_SIZE + header.body_size;
         match header.echo.opcode {
             GET | GETQ | GETK | GETKQ => self.get_one(&header, body, conditions, out),
-            _ => answer(&header, consumed, conditions, out),
+            INCREMENT | INCREMENTQ => self.increment_one(&header, body, conditions, out),
+            _ => answer(&header, body, conditions, out),
         }
     }
 
@@ -95,48 +102,88 @@ impl Memcached {
     ) -> Step<Form> {
         let echo = header.echo;
         let consumed = HEADER_SIZE + body.len();
-        let Some(key) = header.only_key(body) else {
-            reply(
+        self.gets.commands += 1;
+        let Some((_, key)) = header.extras_and_key(body, 0) else {
+            error(
                 out,
                 echo,
                 BAD_ARGUMENTS,
-                b"",
-                b"",
-                b"allowed: one key of 1 to 250 bytes without blanks, and nothing else",
+                "allowed: one key of 1 to 250 bytes without blanks, and nothing else",
             );
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
         if conditions.draining {
-            reply(out, echo, BUSY, b"", b"", STOPPING.as_bytes());
-            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
+            return refuse_stopping(out, echo);
         }
-        self.keys.set(key);
-        self.next_ids(consumed, Form::Binary(echo), conditions.facts)
+        self.draw(key, Form::Binary(echo), consumed, conditions.facts)
     }
+
+    /// Takes an increment. A quiet one has no reply, so it draws nothing.
+    fn increment_one(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let echo = header.echo;
+        let consumed = HEADER_SIZE + body.len();
+        let parts = header.extras_and_key(body, INCREMENT_EXTRAS);
+        let Some((Some((delta, _)), key)) = parts.map(|(extras, key)| (extras.split_first_chunk(), key))
+        else {
+            error(out, echo, BAD_ARGUMENTS, "allowed: 20 bytes of extras and one key of 1 to 250 bytes");
+            return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
+        };
+        if echo.opcode == INCREMENTQ {
+            return Step::Answered { consumed, error: None };
+        }
+        if conditions.draining {
+            return refuse_stopping(out, echo);
+        }
+        let delta = u64::from_be_bytes(*delta);
+        self.increment(key, delta, Form::BinaryIncr(echo), consumed, conditions.facts).unwrap_or_else(
+            |reason| {
+                error(out, echo, BAD_ARGUMENTS, &reason);
+                Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
+            },
+        )
+    }
+}
+
+/// Refuses a request for IDs while the daemon stops.
+fn refuse_stopping(out: &mut Vec<u8>, echo: Echo) -> Step<Form> {
+    error(out, echo, BUSY, STOPPING);
+    Step::Close { error: Some(ErrorCode::ShuttingDown) }
 }
 
 /// Answers a packet that draws nothing.
 #[cold]
-fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     let echo = header.echo;
+    let consumed = HEADER_SIZE + body.len();
     match echo.opcode {
-        NOOP => reply(out, echo, DONE, b"", b"", b""),
-        VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
+        NOOP => Reply::default().encode(out, echo),
+        VERSION => Reply { value: MEMCACHED_VERSION.as_bytes(), ..Reply::default() }.encode(out, echo),
         STAT => {
-            for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-                reply(out, echo, DONE, b"", name.as_bytes(), statistics::plain(&value).as_bytes());
+            // The sections of memcached's other statistics are empty.
+            if header.key_size == 0 {
+                for (name, value) in statistics::all(conditions, Protocol::Memcached, MEMCACHED_VERSION) {
+                    let value = statistics::plain(&value);
+                    let stat = Reply { key: name.as_bytes(), value: value.as_bytes(), ..Reply::default() };
+                    stat.encode(out, echo);
+                }
             }
             // A packet without a name ends the list.
-            reply(out, echo, DONE, b"", b"", b"");
+            Reply::default().encode(out, echo);
         }
         QUIT | QUITQ => {
             if echo.opcode == QUIT {
-                reply(out, echo, DONE, b"", b"", b"");
+                Reply::default().encode(out, echo);
             }
             return Step::Close { error: None };
         }
         _ => {
-            reply(out, echo, UNKNOWN_COMMAND, b"", b"", b"Unknown command");
+            error(out, echo, UNKNOWN_COMMAND, "Unknown command");
             return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
         }
     }
@@ -146,8 +193,15 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
 /// Encodes the value of one key. The reply to GETK and GETKQ repeats the key.
 pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
     let key = if matches!(echo.opcode, GETK | GETKQ) { key } else { b"" };
+    let mut digits = itoa::Buffer::new();
     // Four bytes of flags, all 0.
-    reply(out, echo, DONE, &[0; 4], key, itoa::Buffer::new().format(id).as_bytes());
+    Reply { extras: &[0; 4], key, value: digits.format(id).as_bytes(), cas: id, ..Reply::default() }
+        .encode(out, echo);
+}
+
+/// Encodes the number that an increment has reached.
+pub(super) fn number(out: &mut Vec<u8>, echo: Echo, number: u64) {
+    Reply { value: &number.to_be_bytes(), cas: number, ..Reply::default() }.encode(out, echo);
 }
 
 /// Encodes a refusal. Quiet commands get refusals too.
@@ -157,22 +211,40 @@ pub(super) fn refusal(out: &mut Vec<u8>, echo: Echo, words: &Words, reason: &str
         _ if words.retry_after.is_some() => TRY_LATER,
         _ => INTERNAL,
     };
-    reply(out, echo, status, b"", b"", reason.as_bytes());
+    error(out, echo, status, reason);
 }
 
-fn reply(out: &mut Vec<u8>, echo: Echo, status: u16, extras: &[u8], key: &[u8], value: &[u8]) {
-    let body_size = (extras.len() + key.len() + value.len()) as u32;
-    out.extend_from_slice(&[REPLY, echo.opcode]);
-    // Keys have at most 250 bytes, and extras four.
-    out.extend_from_slice(&(key.len() as u16).to_be_bytes());
-    out.extend_from_slice(&[extras.len() as u8, 0]);
-    out.extend_from_slice(&status.to_be_bytes());
-    out.extend_from_slice(&body_size.to_be_bytes());
-    out.extend_from_slice(&echo.opaque);
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(extras);
-    out.extend_from_slice(key);
-    out.extend_from_slice(value);
+fn error(out: &mut Vec<u8>, echo: Echo, status: u16, reason: &str) {
+    Reply { status, value: reason.as_bytes(), ..Reply::default() }.encode(out, echo);
+}
+
+/// A reply. By default it is empty and no error.
+#[derive(Default)]
+struct Reply<'r> {
+    status: u16,
+    extras: &'r [u8],
+    key: &'r [u8],
+    value: &'r [u8],
+    /// The cas number, which is an ID's own number; 0: none.
+    cas: u64,
+}
+
+impl Reply<'_> {
+    fn encode(&self, out: &mut Vec<u8>, echo: Echo) {
+        let Reply { status, extras, key, value, cas } = self;
+        let body_size = (extras.len() + key.len() + value.len()) as u32;
+        out.extend_from_slice(&[REPLY, echo.opcode]);
+        // Keys have at most 250 bytes, and extras four.
+        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        out.extend_from_slice(&[extras.len() as u8, 0]);
+        out.extend_from_slice(&status.to_be_bytes());
+        out.extend_from_slice(&body_size.to_be_bytes());
+        out.extend_from_slice(&echo.opaque);
+        out.extend_from_slice(&cas.to_be_bytes());
+        out.extend_from_slice(extras);
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
 }
 
 #[cfg(test)]

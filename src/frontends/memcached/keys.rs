@@ -18,7 +18,7 @@ pub(super) fn is_blank(byte: &u8) -> bool {
 }
 
 /// Returns the words of a line.
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     line.split(is_blank).filter(|word| !word.is_empty())
 }
 
@@ -42,7 +42,7 @@ impl Keys {
     }
 
     /// Returns the keys that have no ID yet.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         words(&self.bytes[self.at..])
     }
 

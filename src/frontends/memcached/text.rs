@@ -2,15 +2,23 @@
 //! equal in commands.
 
 use super::keys::{is_blank, words};
-use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// A bound for the bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line
-/// ends, and the line `END` behind the last value.
-pub(super) const VALUE_BYTES_MAX: usize = 48;
+/// ends, the cas number, and the line `END` behind the last value.
+pub(super) const VALUE_BYTES_MAX: usize = 68;
+
+/// The last word of a command to which its client wants no reply.
+const NOREPLY: &[u8] = b"noreply";
+
+/// The commands behind whose line a value follows, and the place of its size among the words behind
+/// the command.
+const SIZE_PLACES: [(&str, usize); 7] =
+    [("set", 3), ("add", 3), ("replace", 3), ("append", 3), ("prepend", 3), ("cas", 3), ("ms", 1)];
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
 
@@ -56,18 +64,21 @@ impl Memcached {
         let Some((line, consumed)) = line_of_bytes(bytes) else { return Step::Incomplete };
         let (command, rest) = command_of(line);
         if is_get(command) {
-            return self.get(rest, consumed, conditions, out);
+            let form = if command.len() == b"gets".len() { Form::Gets } else { Form::Get };
+            return self.get(rest, form, consumed, conditions, out);
         }
-        answer(command, consumed, conditions, out)
+        self.other(command, rest, consumed, conditions, out)
     }
 
     fn get(
         &mut self,
         keys: &[u8],
+        form: Form,
         consumed: usize,
         conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
+        self.gets.commands += 1;
         if let Some((code, reason)) = fault_of(keys, conditions.facts.max_count) {
             match reason {
                 None => out.extend_from_slice(b"ERROR\r\n"),
@@ -76,13 +87,105 @@ impl Memcached {
             return Step::Answered { consumed, error: Some(code) };
         }
         if conditions.draining {
-            let code = ErrorCode::ShuttingDown;
-            server_error(out, &format!("{} {STOPPING}", code.name()));
-            return Step::Close { error: Some(code) };
+            return refuse_stopping(out);
         }
-        self.keys.set(keys);
-        self.next_ids(consumed, Form::Text, conditions.facts)
+        self.draw(keys, form, consumed, conditions.facts)
     }
+
+    /// Takes a command that is no `get`.
+    #[cold]
+    fn other(
+        &mut self,
+        command: &[u8],
+        operands: &[u8],
+        consumed: usize,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
+        let answered = out.len();
+        let step =
+            if let Some(place) = SIZE_PLACES.iter().find_map(|(name, place)| is(name).then_some(*place)) {
+                self.refuse_value(words(operands).nth(place), consumed, conditions, out)
+            } else if is("mg") || is("ma") {
+                return self.meta(operands, is("ma"), consumed, conditions, out);
+            } else if is("incr") {
+                self.incr(operands, consumed, conditions, out)
+            } else {
+                answer(command, operands, consumed, conditions, out)
+            };
+        // The client reads no reply to such a command, not even a refusal.
+        if words(operands).last() == Some(NOREPLY) {
+            out.truncate(answered);
+        }
+        step
+    }
+
+    /// Refuses to store a value, and skips the value. `size` is the client's word for its bytes.
+    fn refuse_value(
+        &mut self,
+        size: Option<&[u8]>,
+        consumed: usize,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let size = size.map(|size| std::str::from_utf8(size).ok().and_then(|size| size.parse().ok()));
+        match size {
+            // No value was announced.
+            None => {}
+            Some(Some(bytes)) => self.skip = Skip::block(bytes),
+            Some(None) => {
+                let reason = "a value was announced, but not how long it is";
+                client_error(out, &format!("bad command line format: {reason}"));
+                conditions.rejection = Some(reason.to_owned());
+                return Step::Close { error: Some(ErrorCode::Malformed) };
+            }
+        }
+        out.extend_from_slice(b"ERROR\r\n");
+        Step::Answered { consumed, error: Some(ErrorCode::Unsupported) }
+    }
+
+    /// Takes an `incr`. Without a reply it draws nothing.
+    fn incr(
+        &mut self,
+        operands: &[u8],
+        consumed: usize,
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let mut all = words(operands);
+        let (Some(key), Some(delta), noreply, None) = (all.next(), all.next(), all.next(), all.next()) else {
+            out.extend_from_slice(b"ERROR\r\n");
+            return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
+        };
+        if noreply.is_some() {
+            let error = (noreply != Some(NOREPLY)).then_some(ErrorCode::Malformed);
+            out.extend_from_slice(b"ERROR\r\n");
+            return Step::Answered { consumed, error };
+        }
+        if let Some((code, Some(reason))) = fault_of(key, conditions.facts.max_count) {
+            client_error(out, &reason);
+            return Step::Answered { consumed, error: Some(code) };
+        }
+        let Some(delta) = std::str::from_utf8(delta).ok().and_then(|delta| delta.parse().ok()) else {
+            client_error(out, "invalid numeric delta argument");
+            return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
+        };
+        if conditions.draining {
+            return refuse_stopping(out);
+        }
+        self.increment(key, delta, Form::Incr, consumed, conditions.facts).unwrap_or_else(|reason| {
+            client_error(out, &reason);
+            Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
+        })
+    }
+}
+
+/// Refuses a request for IDs while the daemon stops.
+pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Step<Form> {
+    let code = ErrorCode::ShuttingDown;
+    server_error(out, &format!("{} {STOPPING}", code.name()));
+    Step::Close { error: Some(code) }
 }
 
 /// Returns the error code, and the reason, if these keys get no IDs. If there is no reason, the
@@ -111,15 +214,19 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
 }
 
 /// Answers a command that draws nothing.
-#[cold]
-fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(
+    command: &[u8],
+    operands: &[u8],
+    consumed: usize,
+    conditions: &Conditions<'_>,
+    out: &mut Vec<u8>,
+) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", MEMCACHED_VERSION);
+    } else if command.eq_ignore_ascii_case(b"mn") {
+        out.extend_from_slice(b"MN\r\n");
     } else if command.eq_ignore_ascii_case(b"stats") {
-        for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-            line(out, "STAT ", &format!("{name} {}", statistics::plain(&value)));
-        }
-        end(out);
+        stats(words(operands).next(), conditions, out);
     } else if command.eq_ignore_ascii_case(b"quit") {
         return Step::Close { error: None };
     } else {
@@ -127,6 +234,21 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
     }
     Step::Answered { consumed, error: None }
+}
+
+/// Encodes the statistics. The sections of memcached's other statistics are empty. A reset changes
+/// nothing, because the daemon's metrics count on.
+fn stats(section: Option<&[u8]>, conditions: &Conditions<'_>, out: &mut Vec<u8>) {
+    match section {
+        None => {
+            for (name, value) in statistics::all(conditions, Protocol::Memcached, MEMCACHED_VERSION) {
+                line(out, "STAT ", &format!("{name} {}", statistics::plain(&value)));
+            }
+            end(out);
+        }
+        Some(section) if section.eq_ignore_ascii_case(b"reset") => out.extend_from_slice(b"RESET\r\n"),
+        Some(_) => end(out),
+    }
 }
 
 /// Returns the reason to close the connection, if the client speaks another protocol or its line
@@ -166,9 +288,9 @@ pub(super) fn demand(mut bytes: &[u8]) -> u64 {
     demand
 }
 
-/// Encodes the value of one key.
+/// Encodes the value of one key, perhaps with its cas number.
 #[inline]
-pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64) {
+pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64, has_cas: bool) {
     let mut digits = itoa::Buffer::new();
     let mut size = itoa::Buffer::new();
     let digits = digits.format(id);
@@ -176,6 +298,10 @@ pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64) {
     out.extend_from_slice(key);
     out.extend_from_slice(b" 0 ");
     out.extend_from_slice(size.format(digits.len()).as_bytes());
+    if has_cas {
+        out.push(b' ');
+        out.extend_from_slice(digits.as_bytes());
+    }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(digits.as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -187,13 +313,18 @@ pub(super) fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"END\r\n");
 }
 
+/// Encodes the number that an `incr` has reached.
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    line(out, "", itoa::Buffer::new().format(number));
+}
+
 /// Encodes a refusal by the daemon.
 pub(super) fn server_error(out: &mut Vec<u8>, reason: &str) {
     line(out, "SERVER_ERROR ", reason);
 }
 
 /// Encodes the refusal of a command in which the client made a mistake.
-fn client_error(out: &mut Vec<u8>, reason: &str) {
+pub(super) fn client_error(out: &mut Vec<u8>, reason: &str) {
     line(out, "CLIENT_ERROR ", reason);
 }
 

@@ -1,7 +1,7 @@
 //! Encodes replies, in both versions of the protocol.
 
 use super::IdForm;
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

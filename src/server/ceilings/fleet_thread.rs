@@ -14,7 +14,7 @@ use crate::fleet::{
     Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken,
 };
 use crate::keeper::{Outcome, WantedRange};
-use snowbank_client::tls::files;
+use snowbank_tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
 /// it confirms that the daemon still holds its worker IDs, and then it releases them. Both waits

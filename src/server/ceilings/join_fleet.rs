@@ -18,7 +18,7 @@ use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -372,7 +372,7 @@ fn lock_if_free(
         Err(error) => return Err(error.into()),
     };
     let marks = locks.marks()?;
-    let is_beyond = beyond(&marks, numbering, Position(0), latest).is_some();
+    let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
     let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
     Ok(is_free.then_some(locks))
 }
@@ -380,14 +380,19 @@ fn lock_if_free(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Interface;
 
     #[test]
     fn a_holders_name_has_an_address_that_others_can_reach() {
         let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];
-        let interfaces = interfaces.map(|(name, ip)| (String::from(name), ip.parse().unwrap()));
+        let interfaces = interfaces.map(|(name, ip)| Interface {
+            name: name.into(),
+            address: ip.parse().unwrap(),
+            prefix: 24,
+        });
         let host_name = String::from("web");
         let given_ipv4 = None;
-        let machine = Machine { host_name, given_ipv4, interfaces: Ok(interfaces.to_vec()) };
+        let machine = Machine { host_name, given_ipv4, interfaces: Ok(interfaces.into()) };
         for (listen, expected) in [
             ("0.0.0.0:7660", "web, 10.0.0.7:7660 (process "),
             ("192.0.2.1:7660", "web, 192.0.2.1:7660 (process "),

@@ -142,7 +142,7 @@ impl LastSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use snowbank_client::layout::UnixMicros;
+    use snowbank_id::layout::UnixMicros;
 
     fn reading(wall_ms: i64, boot_ms: i64) -> Reading {
         Reading { wall: UnixMicros(wall_ms * 1_000), boot: BootMicros(boot_ms * 1_000) }

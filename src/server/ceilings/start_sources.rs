@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, StateDir};
+use crate::ceiling::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
@@ -22,7 +22,7 @@ use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, 
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// What the state and this machine remember of earlier runs.
 #[derive(Clone, Debug)]
@@ -209,8 +209,10 @@ impl Found {
         name: &'a str,
         numbering: &'a Numbering,
     ) -> impl Iterator<Item = &'a Record> {
-        self.records.iter().filter(move |Record { numbering: earlier, assigned, name: of, .. }| {
-            *assigned && of == name && earlier.is_of_space(numbering) && !earlier.is_part_of(numbering)
+        self.records.iter().filter(move |record| {
+            let Record { numbering: earlier, name: of, .. } = record;
+            let is_earlier = of == name && earlier.is_of_space(numbering) && !earlier.is_part_of(numbering);
+            is_earlier && record.assigned && !record.forgotten
         })
     }
 
@@ -346,7 +348,7 @@ impl Found {
             source = source.begins_with_the_clock();
         }
         let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
-        managed.following(start.id_bound, start.is_clean).under_fleet(covered)
+        managed.following(start.start.id_bound, start.start.is_clean).under_fleet(covered)
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {
@@ -373,6 +375,7 @@ impl Found {
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));
+                notes.extend(source.settings.doubts(now.wall).into_iter().map(Note::Warning));
             }
             notes.extend(passed_over.as_ref().and_then(|record| sorts_below(&source.settings.name, record)));
         }
@@ -383,11 +386,11 @@ impl Found {
             let numbering = &source.numbering;
             check_maximum(claimant, &self.records, &source.locks.marks()?)?;
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
-            let start = start.unwrap_or(Position(0)).max(guard(numbering, &self.records, now.wall));
-            let start = start.max(numbering.position_from(floor));
-            let (start, note) = self.start_above_marks(source, claimant, start, now)?;
+            let stored = start.unwrap_or_default();
+            let bound = stored.id_bound.max(guard(numbering, &self.records, now.wall)).max(floor);
+            let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
             notes.extend(note);
-            positions.push(FirstPosition::of(start, numbering, &self.records, &source.locks.marks()?));
+            positions.push(FirstPosition::at(bound, stored, numbering));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
@@ -435,7 +438,8 @@ pub(crate) fn awaiting(
     now: Now,
 ) -> Result<ManagedSource, StartError> {
     let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
-    let first = FirstPosition::of(numbering.first_of(numbering.tick_at(now.wall)), &numbering, &[], &[]);
+    let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
+    let first = FirstPosition::at(bound, Start::default(), &numbering);
     let rule = CeilingRule { horizon, ..rule_of(settings, &numbering) };
     let source = new_source(settings, numbering, first, now);
     source.seal();

@@ -157,7 +157,7 @@ mod tests {
     use crate::ceiling::store::StateDir;
     use crate::ceiling::{HostIdentity, Owner};
     use crate::numbering::Numbering;
-    use snowbank_client::layout::{Layout, Position, WorkerSet};
+    use snowbank_id::layout::{Layout, Position, WorkerSet};
 
     fn store() -> (TempDir, DiskStore) {
         let directory = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use crate::admin::{
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::frontends::{Counts, CountsOf, IncrConnections};
+use crate::frontends::{Counts, GetCounters, Gets, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -26,9 +26,10 @@ pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
-    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error, by
-    /// protocol.
-    pub(crate) others: [Counter; PROTOCOLS],
+    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error.
+    pub(crate) others: Counter,
+    /// The gets of clients of katsubushi.
+    pub(crate) gets: GetCounters,
     /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
     pub(crate) access: AccessCounters,
@@ -41,7 +42,8 @@ impl ShardCounters {
         ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
             protocols: Default::default(),
-            others: Default::default(),
+            others: Counter::default(),
+            gets: GetCounters::default(),
             errors: Default::default(),
             access: AccessCounters::default(),
             traffic: TrafficCounters::default(),
@@ -59,7 +61,7 @@ impl ShardCounters {
     #[cold]
     pub(crate) fn record_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         self.protocols[protocol as usize].requests.add(1);
-        let Some(code) = error else { return self.others[protocol as usize].add(1) };
+        let Some(code) = error else { return self.others.add(1) };
         self.record_error(protocol, code);
     }
 
@@ -270,17 +272,17 @@ impl Metrics {
     }
 }
 
-impl CountsOf for Metrics {
-    fn counts_of(&self, protocol: Protocol) -> Counts {
+impl Metrics {
+    /// Returns the counts of a protocol, for its clients that ask for statistics.
+    pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
         let index = protocol as usize;
-        let requests = self.sum(|shard| shard.protocols[index].requests.get());
-        let other = self.sum(|shard| shard.others[index].get());
+        let mut gets = Gets::default();
+        self.shards.iter().for_each(|shard| shard.gets.add_to(&mut gets));
         Counts {
             uptime: clock::os::boot().since(self.started.boot),
             open: self.open_by_protocol[index].load(Ordering::Relaxed) as u64,
             accepted: self.accepted[index].get(),
-            id_requests: requests.saturating_sub(other),
-            errors: self.sum(|shard| shard.protocols[index].errors.get()),
+            gets,
         }
     }
 }

@@ -25,8 +25,8 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
-use snowbank_client::layout::Numbering as LayoutNumbering;
 use snowbank_client::protocol::ErrorCode;
+use snowbank_id::layout::Numbering as LayoutNumbering;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
@@ -89,7 +89,7 @@ impl Common {
                 .collect(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
-            other_requests: metrics.sum(|shard| shard.others.iter().map(Counter::get).sum()),
+            other_requests: metrics.sum(|shard| shard.others.get()),
             traffic: metrics.shards.iter().map(|shard| &shard.traffic).sum(),
             latency,
             // `judge` fills in the rest.

@@ -175,7 +175,7 @@ mod tests {
 
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
-    use snowbank_client::tls::provider;
+    use snowbank_tls::provider;
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};

@@ -4,7 +4,7 @@
 use crate::frontends::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
-use snowbank_client::layout::{Position, Run, append_run};
+use snowbank_id::layout::{Position, Run, append_run};
 
 /// The IDs of a reply that are not encoded yet. They are kept as spans of positions, which need
 /// less memory than runs: if the worker IDs are scattered, a million IDs are a million runs, but
@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use snowbank_client::layout::{Layout, PRESETS, WorkerSet};
+    use snowbank_id::layout::{Layout, PRESETS, WorkerSet};
 
     proptest! {
         #[test]

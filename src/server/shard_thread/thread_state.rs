@@ -11,6 +11,8 @@ use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
 use crate::access::Session;
 use crate::clock::{self, Now};
+use crate::config::Protocol;
+use crate::frontends::{Counts, CountsOf, Gets};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
@@ -37,6 +39,16 @@ pub(crate) struct ThreadState {
     pub(super) undrained: Cell<usize>,
     /// Signalled when `undrained` becomes 0.
     pub(super) drained: Notify,
+}
+
+impl CountsOf for ThreadState {
+    fn add_gets(&self, gets: Gets) {
+        self.counters.gets.add(gets);
+    }
+
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        self.common.metrics.counts_of(protocol)
+    }
 }
 
 impl ThreadState {

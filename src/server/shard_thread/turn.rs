@@ -15,7 +15,7 @@ use crate::server::health::metrics::Timing;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;
 use crate::source::wait_queue::{Finished, WaitId};
-use snowbank_client::layout::Run;
+use snowbank_id::layout::Run;
 
 /// The most bytes that a turn reads: some 500 requests, which take about 0.1 ms. After this turn,
 /// other connections have their turns.
@@ -71,7 +71,7 @@ impl<'t> Turn<'t> {
             is_stopping: thread.draining.get(),
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
-            counts: metrics,
+            counts: &**thread,
             rejection: None,
         };
         Turn { thread, config, state, conditions, now }

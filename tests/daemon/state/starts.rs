@@ -78,9 +78,19 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         "above those of layout twitter, ",
         "epoch=1577836800000",
         "it can start from 20",
-        "keep layout twitter, or choose one whose IDs lie higher, or, ",
-        "--state-dir",
+        "keep layout twitter, or choose one whose IDs lie higher; ",
+        "with a --state-dir of its own it would hand out IDs of the old layout a second time",
     ]);
+    // The same worker ID in other bits makes other IDs at other times, too, so nothing tells them
+    // apart.
+    let other_bits = "time:43,worker:8,sequence:12;epoch=2020-01-01";
+    machine.setup("").args(["--layout", other_bits]).end().assert_refusal(&["a second time"]);
+    // Worker ID 3 never made an ID of worker ID 0.
+    machine
+        .setup("worker_ids = 3")
+        .args(["--layout", later])
+        .end()
+        .assert_refusal(&["so with a --state-dir of its own it repeats none"]);
     // With an earlier epoch, today's IDs are above the IDs of the old layout.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();
@@ -132,4 +142,42 @@ fn state_forget_drops_old_records_of_unused_worker_ids() {
     assert!(out.contains("forgot source \"default\", worker ID 1"), "{out}");
     assert_eq!(shown(), ["2", "3"]);
     assert!(machine.start("worker_ids = 3").draw_one() > last);
+}
+
+/// After a boot the clock is 20 s slow. The bound of what was forgotten is exported, too.
+#[test]
+fn forgotten_worker_ids_repeat_no_id_under_a_slow_clock() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let daemon = machine.start("worker_ids = 1");
+    let ids = daemon.connect().next(Ask::of(3)).ids();
+    daemon.stop();
+    machine.start("worker_ids = 2").stop();
+    machine.run(&["state", "forget"]).printed();
+    assert!(machine.run(&["state", "show"]).out.contains("no worker ID without a record"));
+    let boot_slow = |machine: &Machine| {
+        fs::remove_dir_all(machine.path("locks")).expect("the marks are gone");
+        machine.edit(|record| record["boot"] = "an earlier boot".into());
+        machine.clock().set(-20_000);
+    };
+    boot_slow(&machine);
+    for worker in [1, 7] {
+        let daemon = machine.start(&format!("worker_ids = {worker}"));
+        assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND, "worker ID {worker}");
+        daemon.stop();
+    }
+    machine.clock().set(0);
+    let again = machine.start("worker_ids = 1").draw_one();
+    assert!(again > ids[2], "{again}");
+
+    let file = machine.path("export").display().to_string();
+    machine.run(&["state", "export", "--output", &file]).printed();
+    let Some(other) = Machine::with_clock() else { return };
+    other.run(&["state", "import", &file]).printed();
+    other.clock().set(-20_000);
+    let daemon = other.start("worker_ids = 9");
+    assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
+    daemon.stop();
+    other.run(&["state", "lower", "default", "2026-01-01T00:00:00Z"]).printed();
+    fs::remove_dir_all(other.path("locks")).expect("the marks are gone");
+    other.start("worker_ids = 8").draw_one();
 }

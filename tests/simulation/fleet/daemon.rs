@@ -9,7 +9,7 @@ use snowbank::fleet::rules::Proof;
 use snowbank::fleet::{Bound, Clocks, FleetError, Member, Names, Taken, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
 
 use super::machine::Machine;
 use super::server::Link;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use snowbank::ceiling::{Fate, Mark};
 use snowbank::fleet::rules::{self, Proof};
 use snowbank::fleet::{Member, Notes, Tried};
-use snowbank_client::layout::{Position, WorkerSet};
+use snowbank_id::layout::{Position, WorkerSet};
 
 use super::server::Link;
 use super::{Worker, Workers};

@@ -1,7 +1,7 @@
 //! The operator of the fleet, with the shipped commands.
 
 use snowbank::fleet::{Coordinator, FleetError, Freeing, Operator, Preparing};
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_id::layout::{Layout, UnixMicros};
 
 use super::world::World;
 use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, new_identity};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
 use snowbank::fleet::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 use std::time::Duration;
 
 /// The time between two polls of each daemon.

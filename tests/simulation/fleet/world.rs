@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use snowbank::clock::{BootMicros, Reading};
 use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
-use snowbank_client::layout::{UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
 use super::daemon::{Daemon, Starting};

@@ -4,7 +4,7 @@
 use snowbank::numbering::{Numbering, TicketCounter};
 use snowbank::shard::Order;
 use snowbank::source::Rules;
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 use super::world::{SHORT_TICKS, World};
 use super::{SECOND, STEPS};

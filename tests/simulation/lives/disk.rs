@@ -5,7 +5,7 @@ use std::io;
 
 use snowbank::ceiling::store::Record;
 use snowbank::ceiling::store::{Disk, Slots};
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 const SECTOR_BYTES: usize = 512;
 /// Two sectors: the record ends in the second.
@@ -72,7 +72,7 @@ impl StateFile {
         self.disk.failure.set(failure);
         self.is_settled = self.slots.write_records(&self.disk, std::slice::from_ref(record)).is_ok();
         if self.is_settled {
-            (self.ceiling, self.granted) = (record.ceiling, Some(record.ceiling));
+            (self.ceiling, self.granted) = (record.ceiling(), Some(record.ceiling()));
         }
         self.is_settled
     }
@@ -84,7 +84,7 @@ impl StateFile {
             Ok((slots, mut records)) => {
                 self.slots = slots;
                 let record = records.pop().ok_or("no record")?;
-                self.ceiling = record.ceiling;
+                self.ceiling = record.ceiling();
                 Ok(Some(record))
             }
             Err(_) if self.granted.is_none() => Ok(None),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::lock_workers_at_once;
 
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};

@@ -1,7 +1,7 @@
 //! Random layouts. The size of a field is given in bits, in decimal digits or as a number of
 //! values. Node, sequence and constant have any order, and ticks last from 1 ms to a day.
 
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_id::layout::{Layout, UnixMicros};
 
 /// The lengths of ticks, in milliseconds.
 const TICKS_MS: [u64; 9] = [1, 2, 5, 10, 100, 1_000, 60_000, 3_600_000, 86_400_000];

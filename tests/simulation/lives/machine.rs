@@ -1,7 +1,7 @@
 //! A machine's clocks.
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 use super::{MS, SECOND};
 

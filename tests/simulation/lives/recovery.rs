@@ -1,7 +1,7 @@
 //! The end of a life: the faults end, and IDs must flow again.
 
 use snowbank::source::OnStepBack;
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 use super::world::World;
 use super::{MS, SECOND, SHARDS};

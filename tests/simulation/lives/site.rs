@@ -11,7 +11,7 @@ use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Order, Shard};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 use tempfile::TempDir;
 
 use super::machine::Machine;

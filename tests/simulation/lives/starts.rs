@@ -10,7 +10,7 @@ use snowbank::ceiling::{
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
 use snowbank::source::Source;
-use snowbank_client::layout::{Position, Tick};
+use snowbank_id::layout::{Position, Tick};
 
 use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;
@@ -32,7 +32,7 @@ impl World {
             return;
         }
         let stored = self.read();
-        let ceiling = stored.as_ref().map(|record| record.ceiling);
+        let ceiling = stored.as_ref().map(Record::ceiling);
         let granted = ceiling.map(|ceiling| self.instant(ceiling));
         let remembered = match (self.storage.state.wall_minus_boot_us, granted) {
             (Some(offset_us), _) => Remembered::Offset(offset_us),
@@ -98,7 +98,7 @@ impl World {
         if let Some((_, &end)) = self.handed_out.last_key_value()
             && self.newest.is_none()
         {
-            let ceiling = stored.ceiling.0;
+            let ceiling = stored.ceiling().0;
             assert!(ceiling >= end, "seed {seed}: the state is at {ceiling}, {end} was handed out");
         }
         Some(stored)
@@ -121,9 +121,9 @@ impl World {
     ) -> Option<Position> {
         let records: Vec<Record> = stored.into_iter().collect();
         let marks = locks.marks().expect("marks can be read");
-        match compare(&marks, &self.numbering, start, &records) {
+        match compare(&marks, &self.numbering, self.numbering.id_bound(start), &records) {
             Marked::Below => Some(start),
-            Marked::ByAnother(end) => Some(end),
+            Marked::ByAnother(end) => Some(self.numbering.position_from(end)),
             Marked::Released => panic!("seed {}: nothing was exported", self.seed),
             Marked::SinceThisCopy(end) => {
                 assert!(
@@ -134,7 +134,9 @@ impl World {
                 match self.rng.u8(..4) {
                     0 => self.lose(),
                     1 => self.put_newest_back(),
-                    _ if instant_of(&self.numbering, end) <= now.wall => return Some(end),
+                    _ if instant_of(&self.numbering, end) <= now.wall => {
+                        return Some(self.numbering.position_from(end));
+                    }
                     _ => {}
                 }
                 None

@@ -6,7 +6,7 @@ use snowbank::ceiling::store::Record;
 use snowbank::ceiling::{HostIdentity, Owner};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::numbering::Numbering;
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 use super::disk::{Failure, StateFile};
 use super::{MS, SECOND};
@@ -114,7 +114,7 @@ impl Storage {
                 }
                 (found, _) => found?,
             };
-            lowest = lowest.into_iter().chain(found).min_by_key(|record| record.ceiling);
+            lowest = lowest.into_iter().chain(found).min_by_key(Record::ceiling);
         }
         Ok(lowest)
     }

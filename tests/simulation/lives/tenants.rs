@@ -16,7 +16,7 @@ use snowbank::numbering::Numbering;
 use snowbank::shard::{Order, Shard, Taken};
 use snowbank::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 use super::checks::{count_of, intervals};
 use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use snowbank::config::SourceSettings;
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::Order;
-use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
+use snowbank_id::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
 use super::layouts;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use snowbank::numbering::Numbering;
 use snowbank::shard::Order;
 use snowbank::source::{OnStepBack, Rules, SequenceStart};
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 use tempfile::TempDir;
 
 use super::daemon::Daemon;

@@ -24,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone)]
 pub(super) struct Endpoint {
+    listen: Listen,
     place: Place,
     tls: Option<Arc<ServerConfig>>,
 }
@@ -44,18 +45,30 @@ impl Endpoint {
     pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Outcome<Self> {
         let place = match listen {
             Listen::Unix => Place::Unix(certificates.directory().join(format!("socket-{index}"))),
-            Listen::Tcp | Listen::Tls | Listen::MutualTls => Place::Tcp(Arc::new(Port::take())),
+            Listen::Tcp | Listen::Localhost | Listen::Tls | Listen::MutualTls => {
+                Place::Tcp(Arc::new(Port::take()))
+            }
         };
-        let tls = match listen {
-            Listen::Tcp | Listen::Unix => None,
+        let mut endpoint = Self { listen, place, tls: None };
+        endpoint.read_certificates(certificates)?;
+        Ok(endpoint)
+    }
+
+    /// Shows the current certificates to connections from now on.
+    pub(super) fn read_certificates(&mut self, certificates: &Certificates) -> Outcome {
+        self.tls = match self.listen {
+            Listen::Tcp | Listen::Localhost | Listen::Unix => None,
             Listen::Tls => Some(certificates.server(false)?),
             Listen::MutualTls => Some(certificates.server(true)?),
         };
-        Ok(Self { place, tls })
+        Ok(())
     }
 
     pub(super) fn address(&self) -> String {
         match (&self.place, &self.tls) {
+            (Place::Tcp(port), None) if self.listen == Listen::Localhost => {
+                format!("localhost:{}", port.number())
+            }
             (Place::Tcp(port), None) => port.address().to_string(),
             (Place::Tcp(port), Some(_)) => format!("tls:{}", port.address()),
             (Place::Unix(path), _) => format!("unix:{}", path.display()),

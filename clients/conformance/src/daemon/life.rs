@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use snowbank_client::protocol::Next;
+use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::case::{Answer, Expect, Kind, Life};
+use super::frames;
+use super::request::{Next, Request};
+use crate::case::{Answer, Expect, Kind, Life, WelcomeSpec};
 use crate::report::{self, Report};
 
 /// One life of one daemon.
@@ -18,8 +20,6 @@ pub(super) struct LifeState {
     pub(super) daemon: usize,
     number: usize,
     pub(super) script: Life,
-    /// The body of INFO.
-    pub(super) info: Value,
     seen: Mutex<Seen>,
     pub(super) release: Notify,
     /// True once the daemon is frozen, and so answers nothing.
@@ -30,27 +30,44 @@ pub(super) struct LifeState {
 #[derive(Debug)]
 struct Seen {
     connections: usize,
+    open: usize,
     next_requests: usize,
+    first_next: Option<Instant>,
     next_id: u64,
-    answers: VecDeque<Answer>,
+    hello: VecDeque<Answer>,
+    next: VecDeque<Answer>,
+    ping: VecDeque<Answer>,
+}
+
+/// An open connection. Its end is noticed when this is dropped.
+pub(super) struct Open(pub(super) Arc<LifeState>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.seen().open -= 1;
+    }
+}
+
+fn queue(answers: &[Answer]) -> VecDeque<Answer> {
+    let repeated = answers.iter().flat_map(|answer| std::iter::repeat_n(answer, answer.times.unwrap_or(1)));
+    repeated.cloned().collect()
 }
 
 impl LifeState {
     pub(super) fn new(daemon: usize, number: usize, script: &Life, report: Arc<Report>) -> Self {
-        let mut answers = VecDeque::new();
-        for answer in &script.next {
-            answers.extend(std::iter::repeat_n(answer, answer.times.unwrap_or(1)).cloned());
-        }
         Self {
             daemon,
             number,
             script: script.clone(),
-            info: info(daemon, number, script),
             seen: Mutex::new(Seen {
                 connections: 0,
+                open: 0,
                 next_requests: 0,
+                first_next: None,
                 next_id: script.first.unwrap_or(1),
-                answers,
+                hello: queue(&script.hello),
+                next: queue(&script.next),
+                ping: queue(&script.ping),
             }),
             release: Notify::new(),
             frozen: AtomicBool::new(script.is == Kind::Frozen),
@@ -67,32 +84,57 @@ impl LifeState {
         self.report.fault(format!("daemon {}, life {}: {text}", self.daemon, self.number));
     }
 
-    pub(super) fn connected(&self) {
-        let connections = {
+    pub(super) fn connected(self: &Arc<Self>) -> Open {
+        let (connections, open) = {
             let mut seen = self.seen();
             seen.connections += 1;
-            seen.connections
+            seen.open += 1;
+            (seen.connections, seen.open)
         };
         if self.script.max_connections.is_some_and(|max| connections > max) {
             self.fault(&format!("connection {connections} came, and fewer were expected"));
         }
+        if self.script.max_open.is_some_and(|max| open > max) {
+            self.fault(&format!("{open} connections are open at the same time, and fewer were expected"));
+        }
+        Open(Arc::clone(self))
     }
 
-    /// Returns the scripted answer to a NEXT request, or `None` if the daemon gives an ordinary
-    /// answer.
-    pub(super) fn answer(&self, next: &Next) -> Option<Answer> {
-        let (answer, requests) = {
-            let mut seen = self.seen();
-            seen.next_requests += 1;
-            (seen.answers.pop_front(), seen.next_requests)
+    /// Returns true while the client has no connection.
+    pub(super) fn is_idle(&self) -> bool {
+        self.seen().open == 0
+    }
+
+    /// Returns true once the life has lasted as long as its script allows.
+    pub(super) fn is_over(&self) -> bool {
+        let lasts = self.script.lasts_ms.map(Duration::from_millis);
+        lasts.zip(self.seen().first_next).is_some_and(|(lasts, first)| first.elapsed() >= lasts)
+    }
+
+    /// Returns the scripted answer to a request, or an ordinary daemon's.
+    pub(super) fn answer(&self, request: &Request) -> Answer {
+        let mut seen = self.seen();
+        let answer = match request {
+            Request::Hello(_) => seen.hello.pop_front(),
+            Request::Ping(_) => seen.ping.pop_front(),
+            Request::Info => None,
+            Request::Next(next) => {
+                seen.next_requests += 1;
+                seen.first_next.get_or_insert_with(Instant::now);
+                let (requests, answer) = (seen.next_requests, seen.next.pop_front());
+                drop(seen);
+                if self.script.max_next.is_some_and(|max| requests > max) {
+                    self.fault(&format!(
+                        "request {requests} for IDs came, and fewer were expected: {next:?}"
+                    ));
+                }
+                if let Some(mismatch) = answer.as_ref().and_then(|answer| mismatch(&answer.expect, next)) {
+                    self.fault(&format!("request {requests} for IDs: {mismatch}"));
+                }
+                answer
+            }
         };
-        if self.script.max_next.is_some_and(|max| requests > max) {
-            self.fault(&format!("request {requests} for IDs came, and fewer were expected: {next:?}"));
-        }
-        if let Some(mismatch) = answer.as_ref().and_then(|answer| mismatch(&answer.expect, next)) {
-            self.fault(&format!("request {requests} for IDs: {mismatch}"));
-        }
-        answer
+        answer.unwrap_or_default()
     }
 
     /// Takes `count` consecutive IDs. Returns the first.
@@ -103,6 +145,18 @@ impl LifeState {
         first
     }
 
+    /// Returns this life's WELCOME with the members of `spec`.
+    pub(super) fn welcome(&self, tag: u16, spec: &WelcomeSpec) -> Vec<u8> {
+        let instance = 1 + 1_000 * self.daemon as u64 + self.number as u64;
+        frames::welcome(tag, spec, instance, 100 + self.daemon as u64)
+    }
+
+    /// Returns the body of INFO, which a client shows and does not read.
+    pub(super) fn info(&self) -> String {
+        json!({ "protocol": 1, "version": "0.1.0", "sources": [{ "name": "default", "worker_ids": [self.daemon] }] })
+            .to_string()
+    }
+
     /// Prints the event `held`: an answer waits until the test releases it.
     pub(super) fn held(&self) {
         report::print(&json!({ "event": "held", "daemon": self.daemon }));
@@ -110,53 +164,29 @@ impl LifeState {
 
     /// Records a fault if expected requests did not come.
     pub(super) fn end(&self) {
-        let left = self.seen().answers.iter().filter(|answer| !answer.optional).count();
+        let seen = self.seen();
+        let answers = [&seen.hello, &seen.next, &seen.ping].into_iter().flatten();
+        let left = answers.filter(|answer| !answer.optional).count();
+        let requests = seen.next_requests;
+        drop(seen);
         if left > 0 {
-            self.fault(&format!("{left} expected requests for IDs did not come"));
+            self.fault(&format!("{left} expected requests did not come"));
+        }
+        if requests < self.script.min_next {
+            self.fault(&format!("{requests} requests for IDs came, and more were expected"));
         }
     }
 }
 
 /// Compares a request with the script. Returns the first difference.
 fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
-    let wait_ms = next.wait.limit_ms().map_or(u64::from(u16::MAX), u64::from);
-    let members = [
-        ("count", expect.count.map(u64::from), u64::from(next.count)),
-        ("source", expect.source.map(u64::from), u64::from(next.source)),
-        ("max_wait_ms", expect.max_wait_ms, wait_ms),
-        ("explicit", expect.explicit.map(u64::from), u64::from(next.explicit)),
-        ("partial", expect.partial.map(u64::from), u64::from(next.partial)),
-    ];
-    members.iter().find_map(|(name, wanted, found)| {
-        let wanted = (*wanted)?;
-        (wanted != *found).then(|| format!("expected {name} {wanted}, found {found}"))
-    })
-}
-
-/// Returns the INFO of an ordinary daemon, with the members and the padding of this life's script.
-fn info(daemon: usize, number: usize, life: &Life) -> Value {
-    let mut info = json!({
-        "protocol": 1,
-        "version": "0.1.0",
-        "instance": format!("daemon-{daemon}-life-{number}"),
-        "max_count": 1_000_000,
-        "order": "relaxed",
-        "burst_window_ms": 10,
-        "max_ahead_ms": 10_000,
-        "sources": [{
-            "index": 0,
-            "name": "default",
-            "kind": "snowflake",
-            "layout": "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
-            "worker_ids": [daemon],
-            "per_second": 4_096_000,
-        }],
-    });
-    if let Value::Object(members) = &mut info {
-        members.extend(life.info.clone());
-        if life.info_padding > 0 {
-            members.insert("padding".to_owned(), json!(" ".repeat(life.info_padding)));
-        }
-    }
-    info
+    let Next { count, wait_ms, source, partial, .. } = next;
+    let differs = expect.count.is_some_and(|wanted| wanted != *count)
+        || expect.max_count.is_some_and(|most| *count > most)
+        || expect.min_count.is_some_and(|fewest| *count < fewest)
+        || expect.wait_ms.is_some_and(|wanted| wanted != *wait_ms)
+        || expect.max_wait_ms.is_some_and(|most| *wait_ms > most)
+        || expect.source.as_ref().is_some_and(|wanted| wanted != source)
+        || expect.partial.is_some_and(|wanted| wanted != *partial);
+    differs.then(|| format!("expected {expect:?}, found {next:?}"))
 }

@@ -364,7 +364,7 @@ fn wrong_tag(found: u16, expected: u16) -> String {
 /// Returns the reason that TLS or the operating system gave, without Rust's "(os error 111)".
 fn describe(error: &std::io::Error) -> String {
     #[cfg(feature = "tls")]
-    if let Some(text) = crate::tls::explain(error) {
+    if let Some(text) = snowbank_tls::explain(error) {
         return text;
     }
     let text = error.to_string();

@@ -78,7 +78,7 @@ impl ClientOptions {
     /// default the client trusts the system's authorities and has no certificate.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls(mut self, files: crate::tls::ClientFiles) -> Self {
+    pub fn tls(mut self, files: snowbank_tls::ClientFiles) -> Self {
         self.tls = files;
         self
     }
@@ -215,7 +215,7 @@ pub(super) fn check_time(name: &str, time: Duration) -> Result<(), Error> {
 
 /// The TLS options.
 #[cfg(feature = "tls")]
-pub(super) type TlsChoice = crate::tls::ClientFiles;
+pub(super) type TlsChoice = snowbank_tls::ClientFiles;
 
 /// The TLS options of a client without the feature `tls`: there are none.
 #[cfg(not(feature = "tls"))]

@@ -5,17 +5,19 @@ use std::error::Error;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError};
-use snowbank_client::tls;
 
 /// Returns the reason for an I/O error, in one line.
 pub(crate) fn explain(error: &io::Error) -> String {
-    let found = tls::fault::tls_error(error);
-    found.and_then(setting_fault).or_else(|| tls::explain(error)).unwrap_or_else(|| error.to_string())
+    let found = snowbank_tls::fault::tls_error(error);
+    found
+        .and_then(setting_fault)
+        .or_else(|| snowbank_tls::explain(error))
+        .unwrap_or_else(|| error.to_string())
 }
 
 /// Returns the reason for a library's error, or for the I/O error that caused it.
 pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
-    tls::fault::io_error(error).map_or_else(|| error.to_string(), explain)
+    snowbank_tls::fault::io_error(error).map_or_else(|| error.to_string(), explain)
 }
 
 /// Describes a TLS error that a setting can correct.

@@ -220,7 +220,7 @@ impl Space {
     }
 
     /// Returns true if the IDs of both spaces grow by the same amount in the same time.
-    fn grows_like(&self, other: &Space) -> bool {
+    pub fn grows_like(&self, other: &Space) -> bool {
         u128::from(self.tick_weight()) * u128::from(other.tick_ms)
             == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
     }

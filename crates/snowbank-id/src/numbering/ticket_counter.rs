@@ -63,6 +63,11 @@ impl TicketCounter {
         Ok(TicketCounter { maximum, ..self })
     }
 
+    /// Returns the same counter with all IDs up to [`LAST_ID`].
+    pub(super) fn without_maximum(&self) -> Self {
+        TicketCounter { maximum: LAST_ID, ..self.clone() }
+    }
+
     /// Returns the largest ID that may be handed out.
     pub fn maximum(&self) -> u64 {
         self.maximum

@@ -1,5 +1,6 @@
 //! The rules of a start: no source starts so low that it could repeat an ID that was ever granted.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,12 +52,22 @@ impl Claimant<'_> {
     }
 }
 
+/// Where a claimant may start, by the records that bind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The lowest ID that the claimant may use. If it claims nothing, a clean stop stores this
+    /// bound again. So the bound rises only if IDs are handed out.
+    pub id_bound: u64,
+    /// True if IDs were handed out right up to this bound, as a clean stop has recorded. After a
+    /// crash, nothing shows how far below the bound the last ID is.
+    pub is_clean: bool,
+}
+
 /// The starts of all claimants, and the records to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// For each claimant, the first position that it may use; `None` if no stored record binds the
-    /// claimant.
-    pub starts: Vec<Option<Position>>,
+    /// For each claimant, where it may start; `None` if no stored record binds the claimant.
+    pub starts: Vec<Option<Start>>,
     /// For each claimant, the furthest of the records that bind only the order of its IDs and are
     /// too far ahead for a catch-up. The claimant may start below that record.
     pub passed_over: Vec<Option<Record>>,
@@ -124,11 +135,15 @@ impl StateError {
 /// record binds only up to the ID clock that its own worker IDs had reached, even if higher
 /// positions were granted ([`Record::order_ceiling`]).
 ///
+/// What `snowbank state forget` drops stays as one bound: the highest of the dropped records of all
+/// layouts that can make the same IDs. A claimant that lacks a record of one of its worker IDs
+/// starts at this bound or above, because that worker ID may be one of those.
+///
 /// When a fleet assigns new worker IDs to a source, the source's old worker IDs belong to the fleet
 /// again. The record of the old worker IDs is dropped once another record of the source is above
 /// all IDs that were handed out under them. That other record keeps the bound of the old worker IDs
-/// as its `assigned_bound`. If the source has left the fleet, a record with an `assigned_bound`
-/// binds the source, whatever worker IDs it has now. In the fleet, the coordinator knows the bound
+/// as its `assigned_bound`. Outside of the fleet, a record with an `assigned_bound` binds its source
+/// whatever worker IDs it has now, and every claimant as a forgotten record does. In the fleet, the coordinator knows the bound
 /// of each worker ID, even if the worker ID was exported.
 ///
 /// A ticket counter is bound by the record of its name, whatever increment and offset that record
@@ -154,7 +169,8 @@ pub fn plan<'a>(
         if claimant.kind().takes_ranges() {
             // The coordinator decides where the counter continues. The records only show whether
             // the coordinator was restored to an older state.
-            starts.push(Some(above_records(records, claimant.numbering)));
+            let id_bound = above_records(records, claimant.numbering);
+            starts.push(Some(Start { id_bound, is_clean: false }));
             passed_over.push(None);
             continue;
         }
@@ -165,76 +181,100 @@ pub fn plan<'a>(
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
             return Err(StateError::restored(claimant));
         }
-        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, claimants, claimant)
-            .into_iter()
-            .map(|record| as_it_binds(record, claimant, at))
-            .partition(|record| is_within_reach(record, claimant, at.wall));
-        let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
+        let Binding { near, far } = Binding::of(records, claimants, claimant, at);
+        let start = start(near, claimant, records, at.wall)?;
         if start.is_none() && claimant.kind().counts_by_itself() {
             return Err(StateError::no_counter(claimant));
         }
         starts.push(start);
-        passed_over.push(highest(out_of_reach));
+        passed_over.push(highest(far));
     }
     let mut retired = records.to_vec();
     retired.retain(|record| !claimants.iter().any(|claimant| is_superseded(record, claimant)));
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the first position above the bounds of all records whose numbering can make the same
-/// IDs. No source with this numbering starts below this position, whatever the source's name.
-pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
+/// Returns the highest bound of all records whose numbering can make the same IDs; 0 without such a
+/// record. No source with this numbering starts below this bound, whatever the source's name.
+pub fn above_records(records: &[Record], numbering: &Numbering) -> u64 {
     let sharing = records.iter().filter(|record| is_bound(record, numbering));
-    sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
+    sharing.map(|record| record.id_bound).max().unwrap_or(0)
 }
 
-/// Returns the records that bind a claimant, by its name or its IDs. If there are none, returns the
-/// records that bind no claimant and were not released.
-fn binding<'a>(
-    records: &'a [Record],
-    claimants: &[Claimant<'_>],
-    claimant: &Claimant<'_>,
-) -> Vec<&'a Record> {
-    let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
-    // A ticket counter is known by its name: a record with another name belongs to another counter.
-    if !binding.is_empty() || claimant.kind().counts_by_itself() {
-        return binding;
+/// Returns true if each worker ID of a numbering has one of these records.
+pub fn has_records_of_all<'a>(records: impl IntoIterator<Item = &'a Record>, numbering: &Numbering) -> bool {
+    let same_space = records.into_iter().filter(|record| record.numbering.is_of_space(numbering));
+    let known: HashSet<u64> = same_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
+    numbering.numbers_in_space().iter().all(|number| known.contains(number))
+}
+
+/// The records that bind a claimant, each with the bound that counts for it.
+#[derive(Default)]
+struct Binding {
+    /// The claimant starts above these.
+    near: Vec<Record>,
+    /// These bind only the order of IDs, and are too far ahead for a catch-up.
+    far: Vec<Record>,
+}
+
+impl Binding {
+    fn of(records: &[Record], claimants: &[Claimant<'_>], claimant: &Claimant<'_>, at: Moment<'_>) -> Self {
+        let given = records.iter().filter(|record| !record.assigned);
+        let lacks_records = !has_records_of_all(given, claimant.numbering);
+        let mut binding = Binding::default();
+        for record in records {
+            match bound_of_ids(record, claimant, lacks_records) {
+                Some(id_bound) => binding.near.push(record.below(id_bound)),
+                None if binds_order(record, claimant) => binding.add_order(record, claimant, at),
+                None => {}
+            }
+        }
+        // A ticket counter is known by its name: a record with another name belongs to another
+        // counter.
+        if binding.near.is_empty() && binding.far.is_empty() && !claimant.kind().counts_by_itself() {
+            for record in records.iter().filter(|record| is_orphan(record, claimants, claimant)) {
+                binding.add_order(record, claimant, at);
+            }
+        }
+        binding
     }
-    let same_kind = records.iter().filter(|record| record.numbering.is_of_kind(claimant.numbering));
-    let orphans =
-        same_kind.filter(|record| !record.released && !claimants.iter().any(|it| binds(record, it)));
-    orphans.collect()
+
+    fn add_order(&mut self, record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) {
+        let numbering = claimant.numbering;
+        if !record.numbering.is_of_space(numbering) {
+            return self.near.push(record.clone());
+        }
+        let record = record.at(record.order_ceiling(at));
+        let start = numbering.position_from(record.id_bound);
+        let is_near = works_from(numbering, start, claimant.catch_up) <= at.wall;
+        if is_near { self.near.push(record) } else { self.far.push(record) }
+    }
+}
+
+/// Returns the bound that a record sets to keep the claimant's IDs unique; `None` if the record
+/// binds their order at most. Records of dropped worker IDs bind each claimant outside of a fleet
+/// that lacks a record of a worker ID. In a fleet, the keys of worker IDs have their bounds.
+fn bound_of_ids(record: &Record, claimant: &Claimant<'_>, lacks_records: bool) -> Option<u64> {
+    let has_left = record.name == claimant.name && !record.forgotten;
+    let may_be_dropped =
+        !claimant.in_fleet && (lacks_records || has_left) && record.numbering.runs_beside(claimant.numbering);
+    let dropped = record.bound_of_dropped().filter(|_| may_be_dropped);
+    dropped.max(shares_ids(record, claimant).then_some(record.id_bound))
+}
+
+fn binds_order(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.numbering.is_of_kind(claimant.numbering) && record.name == claimant.name && !record.forgotten
+}
+
+/// Returns true if the claimant may be the record's source under a new name, because the record
+/// belongs to no claimant.
+fn is_orphan(record: &Record, claimants: &[Claimant<'_>], claimant: &Claimant<'_>) -> bool {
+    let has_gone = !record.released && !record.forgotten && record.numbering.is_of_kind(claimant.numbering);
+    has_gone && !claimants.iter().any(|it| binds_order(record, it) || shares_ids(record, it))
 }
 
 fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
-}
-
-/// Returns a record with the ceiling that binds the claimant. If the record keeps IDs unique, the
-/// ceiling is the record's own, raised to the `assigned_bound` unless the claimant is in a fleet.
-/// Otherwise, it is the record's order ceiling.
-fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
-    if keeps_unique(record, claimant) {
-        let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
-        return record.below(record.id_bound.max(assigned.unwrap_or(0)));
-    }
-    record.at(record.order_ceiling(at))
-}
-
-/// Returns true if a record keeps the claimant's IDs unique. Any other record binds only their
-/// order.
-fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
-    !record.numbering.is_of_space(claimant.numbering)
-        || shares_ids(record, claimant)
-        || record.assigned_bound.is_some() && !claimant.in_fleet
-}
-
-/// Returns false if a record binds only the order of the claimant's IDs and is too far ahead for a
-/// catch-up.
-fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
-    let numbering = claimant.numbering;
-    let start = numbering.position_from(record.id_bound);
-    keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
 /// Returns the wall clock time at which an ID clock reaches a position, if the ID clock is ahead of
@@ -244,15 +284,24 @@ fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> Uni
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
 }
 
-/// Returns the first position whose ID is at or above the bound of a record.
-fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, StateError> {
+/// Returns the start at the highest bound of the records that bind a claimant.
+fn start(
+    binding: Vec<Record>,
+    claimant: &Claimant<'_>,
+    records: &[Record],
+    wall: UnixMicros,
+) -> Result<Option<Start>, StateError> {
     let numbering = claimant.numbering;
-    let start = numbering.position_from(record.id_bound);
+    let leads_to = |record: &Record| numbering.position_from(record.id_bound);
+    let Some(first) = binding.iter().map(leads_to).max() else { return Ok(None) };
+    let is_clean = binding.iter().filter(|record| leads_to(record) == first).all(Record::ends_at_a_claim);
+    let Some(record) = highest(binding) else { return Ok(None) };
+    let start = Some(Start { id_bound: record.id_bound, is_clean });
     let Some((stored, _)) = record.numbering.snowflake() else { return Ok(start) };
     let Some((configured, _)) = numbering.snowflake() else { return Ok(start) };
-    let works_from = works_from(numbering, start, claimant.max_ahead);
+    let works_from = works_from(numbering, first, claimant.max_ahead);
     let is_changed = stored.space() != configured.space();
-    let has_ended = start >= numbering.end();
+    let has_ended = first >= numbering.end();
     if !is_changed || (!has_ended && works_from <= wall) {
         return Ok(start);
     }
@@ -266,18 +315,43 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     };
     let reason = format!(
         "source {:?}: its IDs must go on above those of layout {stored}, granted up to {}, and layout {configured} is at {} now; \
-         {when}; {}keep layout {stored}, or choose one whose IDs lie higher, or, for IDs that need not sort above the old \
-         ones, use a --state-dir of their own",
+         {when}; {}keep layout {stored}, or choose one whose IDs lie higher; {}",
         claimant.name,
         record.id_bound,
         numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
         if may_be_slow { "set the clock right if it is slow, or " } else { "" },
+        if records.iter().any(|record| may_repeat(record, claimant)) {
+            STATE_DIR_REPEATS
+        } else {
+            STATE_DIR_IS_SAFE
+        },
         stored = by_name(stored),
         configured = by_name(configured),
     );
     // If the clock is right, waiting is no solution, because the start may be years ahead.
     let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
     Err(StateError::new(cause, reason))
+}
+
+/// The advice if the claimant's IDs are none of the stored records.
+const STATE_DIR_IS_SAFE: &str = "its worker IDs make no ID that these records' do, so with a --state-dir of its own it repeats \
+     none, and starts at the clock, below the old IDs";
+
+/// The advice if the claimant could make IDs of a stored record.
+const STATE_DIR_REPEATS: &str = "with a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \
+     for a table that has none of them; or give it worker IDs that the old layout never had, and start again: this \
+     message then says whether they repeat any";
+
+/// Returns true if the claimant could make, at whatever time, an ID that the record's worker IDs
+/// made.
+fn may_repeat(record: &Record, claimant: &Claimant<'_>) -> bool {
+    let Some((stored, workers)) = record.numbering.snowflake() else { return false };
+    let Some((configured, own)) = claimant.numbering.snowflake() else { return false };
+    // Layouts that do not grow alike reach the same numbers at unlike times, under any worker IDs.
+    // A forgotten record stands for worker IDs that are not known any more.
+    record.forgotten
+        || !stored.space().grows_like(&configured.space())
+        || stored.collision(workers, configured, own).is_some()
 }
 
 /// Returns true if a source with this numbering could repeat IDs below the record's bound, and so
@@ -290,17 +364,12 @@ fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {
     record.numbering.shares_ids_with(claimant.numbering)
 }
 
-fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
-    let is_of_kind = record.numbering.is_of_kind(claimant.numbering);
-    is_of_kind && record.name == claimant.name || shares_ids(record, claimant)
-}
-
 /// Returns true if the claimant's new record replaces this record. The new record's bound is at
 /// least as high, because this record binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();
-    is_free && record.numbering.is_part_of(numbering)
+    is_free && !record.forgotten && record.numbering.is_part_of(numbering)
 }
 
 /// Returns true if the coordinator of the claimant's fleet decides where the record's worker IDs

@@ -11,21 +11,17 @@ use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-/// The ceiling of one source. Unless `restored`, all IDs that the source ever handed out with this
-/// numbering are below `id_bound`.
-///
-/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the reader of the
-/// state file checks this. The bound may lie between the IDs of two positions, if a clean stop kept
-/// the bound of other worker IDs, or if `snowbank ticket set` stored the bound.
+/// The bound of one source. Unless `restored`, all IDs that the source ever handed out with this
+/// numbering are below `id_bound`. The bound may lie between the IDs of two positions, if a clean
+/// stop kept the bound of other worker IDs, or if `snowbank ticket set` stored the bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
     /// The source's name.
     pub name: String,
-    /// Its layout and worker IDs, or its counter.
+    /// Its layout and worker IDs, or its counter without a maximum. So a changed maximum changes
+    /// no record.
     pub numbering: Numbering,
-    /// The first position that was not granted.
-    pub ceiling: Position,
     /// The lowest ID that was not granted.
     pub id_bound: u64,
     /// The process that raised the ceiling last.
@@ -63,6 +59,9 @@ pub struct Record {
     pub assigned_bound: Option<u64>,
     /// True if the daemon that last wrote the file had no source with these worker IDs.
     pub retired: bool,
+    /// True if `snowbank state forget` dropped this record and others of layouts that can make the
+    /// same IDs, and this one had the highest bound. It stays in their place.
+    pub forgotten: bool,
 }
 
 /// The moment of a start.
@@ -96,8 +95,9 @@ struct Line {
     increment: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offset: Option<String>,
-    #[serde(with = "as_text")]
-    ceiling: u64,
+    /// For people and for older programs. This program computes the ceiling from `id_bound`.
+    #[serde(skip_deserializing)]
+    ceiling: String,
     #[serde(with = "as_text")]
     id_bound: u64,
     owner: Owner,
@@ -118,6 +118,8 @@ struct Line {
     assigned_bound: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     retired: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    forgotten: bool,
 }
 
 impl From<Record> for Line {
@@ -129,8 +131,8 @@ impl From<Record> for Line {
             worker_ids: snowflake.map(|(_, workers)| workers.to_string()),
             increment: ticket.map(|counter| counter.increment().to_string()),
             offset: ticket.map(|counter| counter.offset().to_string()),
+            ceiling: record.ceiling().0.to_string(),
             name: record.name,
-            ceiling: record.ceiling.0,
             id_bound: record.id_bound,
             owner: record.owner,
             boot: record.boot,
@@ -144,6 +146,7 @@ impl From<Record> for Line {
             assigned: record.assigned,
             assigned_bound: record.assigned_bound.map(|bound| bound.to_string()),
             retired: record.retired,
+            forgotten: record.forgotten,
         }
     }
 }
@@ -159,7 +162,6 @@ impl TryFrom<Line> for Record {
             numbering,
             assigned_bound,
             name: line.name,
-            ceiling: Position(line.ceiling),
             id_bound: line.id_bound,
             owner: line.owner,
             boot: line.boot,
@@ -172,6 +174,7 @@ impl TryFrom<Line> for Record {
             restored: line.restored,
             assigned: line.assigned,
             retired: line.retired,
+            forgotten: line.forgotten,
         })
     }
 }
@@ -195,7 +198,8 @@ impl Line {
 }
 
 impl Record {
-    /// Returns the record of a source of this owner on this host.
+    /// Returns the record of a source of this owner on this host. Nothing was granted at or above
+    /// `ceiling`.
     pub fn new(
         name: &str,
         numbering: &Numbering,
@@ -205,8 +209,7 @@ impl Record {
     ) -> Self {
         Record {
             name: name.to_owned(),
-            numbering: numbering.clone(),
-            ceiling,
+            numbering: numbering.without_maximum(),
             id_bound: numbering.id_bound(ceiling),
             owner: owner.clone(),
             boot: host.boot.clone(),
@@ -220,15 +223,28 @@ impl Record {
             assigned: false,
             assigned_bound: None,
             retired: false,
+            forgotten: false,
         }
+    }
+
+    /// Returns the first position that was not granted: that of the first ID at or above the bound.
+    pub fn ceiling(&self) -> Position {
+        self.numbering.position_from(self.id_bound)
     }
 
     /// Returns the same record with another ceiling.
     pub fn at(&self, ceiling: Position) -> Self {
         // If the ceiling stays, so does the bound, which may lie below the ID at the ceiling.
-        let is_own = ceiling == self.ceiling;
-        let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
-        Record { ceiling, id_bound, ..self.clone() }
+        let is_own = ceiling == self.ceiling();
+        self.below(if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) })
+    }
+
+    /// Returns a bound of all IDs made under worker IDs whose records were dropped: by `snowbank
+    /// state forget`, or because a fleet has the worker IDs. `None` if the record stands only for
+    /// its own worker IDs.
+    pub fn bound_of_dropped(&self) -> Option<u64> {
+        let is_one_of_many = self.forgotten || self.assigned || self.assigned_bound.is_some();
+        is_one_of_many.then(|| self.id_bound.max(self.assigned_bound.unwrap_or(0)))
     }
 
     /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None` if no fleet
@@ -237,22 +253,24 @@ impl Record {
         self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
 
-    /// Returns the same record with this bound of IDs, and the ceiling that follows from it.
+    /// Returns the same record with this bound of IDs.
     pub fn below(&self, id_bound: u64) -> Self {
-        Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
+        Record { id_bound, ..self.clone() }
     }
 
     /// Returns the record's key in the file. The file has one record for each combination of name,
-    /// layout and worker IDs, and one record for each name of a ticket counter.
+    /// layout and worker IDs, and one record for each name of a ticket counter. A record that stands
+    /// for forgotten ones has a key of its own, because a source may have its worker IDs again.
     pub fn key(&self) -> String {
-        kind_of(&self.numbering).record_key(&self.name)
+        let key = kind_of(&self.numbering).record_key(&self.name);
+        if self.forgotten { key + " forgotten" } else { key }
     }
 
     /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter,
     /// which has no time.
     pub fn instant(&self) -> Option<UnixMicros> {
         let numbering = &self.numbering;
-        numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
+        numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling())))
     }
 
     /// Returns a position above all IDs that were handed out until this moment, as far as the
@@ -260,13 +278,14 @@ impl Record {
     /// depend on this position: if a clock stepped forward and back right before the kill, the
     /// clocks do not show that.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
-        let Some((boot, now)) = at.boot else { return self.ceiling };
-        let Some(id_minus_boot_us) = self.id_minus_boot_us else { return self.ceiling };
+        let ceiling = self.ceiling();
+        let Some((boot, now)) = at.boot else { return ceiling };
+        let Some(id_minus_boot_us) = self.id_minus_boot_us else { return ceiling };
         if self.boot.as_deref() != Some(boot) {
-            return self.ceiling;
+            return ceiling;
         }
         let latest = self.numbering.tick_at(UnixMicros(now.0.saturating_add(id_minus_boot_us)));
-        self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
+        ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
     }
 
     /// Returns true if a clean stop has set the ceiling to the end of the last claim.
@@ -284,7 +303,7 @@ impl Record {
     /// counter's record stays, because no clock shows its numbers. A released record stays, so that
     /// starts with its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
-        self.retired && !self.released && self.instant().is_some()
+        self.retired && !self.released && !self.forgotten && self.instant().is_some()
     }
 
     /// Returns true if the record may be dropped now: the clock is in the tick of its ceiling or
@@ -299,22 +318,6 @@ impl Record {
         self.name == other.name
             && self.numbering.is_of_space(&other.numbering)
             && self.id_bound >= other.id_bound
-    }
-
-    /// Checks that the ceiling and the ID bound belong together, as they do in every record that
-    /// this program writes.
-    ///
-    /// # Errors
-    /// Returns one line that names the contradiction.
-    pub fn check(&self) -> Result<(), String> {
-        if self.numbering.position_from(self.id_bound) == self.ceiling {
-            Ok(())
-        } else {
-            Err(format!(
-                "the ceiling of source {:?} is position {}, which does not belong to ID bound {}",
-                self.name, self.ceiling.0, self.id_bound
-            ))
-        }
     }
 }
 

@@ -37,6 +37,10 @@ pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<
     Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
 }
 
+fn position(start: Option<Start>, numbering: &Numbering) -> Option<Position> {
+    start.map(|start| numbering.position_from(start.id_bound))
+}
+
 /// Returns the argument of a trim that leaves the first source at this position.
 fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
     [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
@@ -63,7 +67,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!(file_id(&file), file_id(&fs::metadata(file::path(directory.path())).unwrap()));
     let stored = read(directory.path()).unwrap();
     assert_eq!(
-        (stored[0].ceiling, stored[0].clean),
+        (stored[0].ceiling(), stored[0].clean),
         (Position(900), false),
         "a raise never lowers a ceiling"
     );
@@ -71,7 +75,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
     store.trim(&left(&numbering, Position(123)), 10).unwrap();
     let stored = read(directory.path()).unwrap();
-    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
+    assert_eq!((stored[0].ceiling(), stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "the clocks as believed at the stop");
     assert!(stored[0].ends_at_a_claim());
     let between = numbering.id_bound(Position(4_096)) - 1;
@@ -79,7 +83,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     let stored = read(directory.path()).unwrap();
     assert!(!stored[0].ends_at_a_claim(), "nothing was claimed since the crash");
     assert_eq!(
-        (stored[0].ceiling, stored[0].id_bound),
+        (stored[0].ceiling(), stored[0].id_bound),
         (Position(4_096), between),
         "the stop kept the bound of another worker ID"
     );
@@ -151,7 +155,7 @@ fn a_new_file_replaces_the_state_file_after_a_failure() {
     let before = file_id(&fs::metadata(&path).unwrap());
     store.file.fail();
     store.raise(&[(0, Position(700))], 0).unwrap();
-    assert_eq!(read(directory.path()).unwrap()[0].ceiling, Position(700));
+    assert_eq!(read(directory.path()).unwrap()[0].ceiling(), Position(700));
     assert_ne!(file_id(&fs::metadata(&path).unwrap()), before);
 
     // Another process has taken over the file meanwhile, so the store must not overwrite it.
@@ -242,7 +246,7 @@ proptest! {
             for (claimant, start) in claimants.iter().zip(&plan.starts) {
                 let numbering = claimant.numbering;
                 let first = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
-                let start = start.unwrap_or(first);
+                let start = position(*start, numbering).unwrap_or(first);
                 let ids = numbering.snowflake().unwrap();
                 for (layout, workers, bound) in &granted {
                     let is_apart = ids.0.collision(ids.1, layout, workers).is_none();
@@ -314,10 +318,12 @@ fn a_source_without_its_fleet_starts_above_assigned_bounds() {
         plan(&records, &[claimant], WALL).unwrap()
     };
     assert_eq!(start(true).starts, [None], "the coordinator decides where the source starts");
-    assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
+    let bound_of = |plan: Plan| plan.starts[0].map(|start| start.id_bound);
+    assert_eq!(bound_of(start(false)), Some(records[0].id_bound));
     let dropped = record("orders", "twitter", "9", 2 * hour).id_bound;
     let records = [Record { assigned_bound: Some(dropped), ..assigned("7", hour) }];
     let found = plan(&records, &[claimant("orders", &given)], WALL).unwrap().starts[0];
+    let found = position(found, &given);
     assert!(found >= Some(given.position_from(dropped)), "the start is above records that are gone");
     assert!(found <= Some(at(&given, 2 * hour + 2)), "the start is close to the dropped bound");
     let never_assigned = [record("orders", "twitter", "7", hour)];
@@ -330,7 +336,8 @@ fn exported_worker_ids_start_only_within_their_fleet() {
     let records = [Record { released: true, ..assigned("7", 0) }];
     let planned = |in_fleet| plan(&records, &[Claimant { in_fleet, ..claimant("orders", &again) }], WALL);
     let in_fleet = planned(true).unwrap();
-    assert_eq!((in_fleet.starts, in_fleet.retired), (vec![Some(records[0].ceiling)], vec![]));
+    let start = position(in_fleet.starts[0], &again);
+    assert_eq!((start, in_fleet.retired), (Some(records[0].ceiling()), vec![]));
     assert_eq!(planned(false).unwrap_err().cause(), Cause::Released);
     let given = [Record { assigned: false, ..records[0].clone() }];
     let refused = plan(&given, &[Claimant { in_fleet: true, ..claimant("orders", &again) }], WALL);
@@ -345,4 +352,34 @@ fn only_retired_records_behind_the_clock_are_forgotten() {
     assert!(!forgotten(retired(1)), "without the record, its IDs could be handed out again");
     assert!(!forgotten(Record { retired: false, ..retired(-5) }));
     assert!(!forgotten(Record { released: true, ..retired(-5) }));
+}
+
+/// The clock was right when the records were forgotten, and goes back afterwards.
+#[test]
+fn a_worker_id_without_a_record_starts_above_all_forgotten_ones() {
+    let retired =
+        |workers, ahead_ms| Record { retired: true, ..record("orders", "twitter", workers, ahead_ms) };
+    let own = record("users", "twitter", "9", -60_000);
+    let other = Record { retired: true, ..record("events", "js53", "1", -9_000) };
+    let mut records = vec![retired("1", -20_000), retired("2", -5_000), own.clone(), other.clone()];
+    let dropped = records[1].id_bound;
+    assert_eq!(forget(&mut records, WALL).len(), 3);
+    let standing: Vec<(u64, bool)> = records.iter().map(|it| (it.id_bound, it.forgotten)).collect();
+    assert_eq!(standing, [(own.id_bound, false), (dropped, true), (other.id_bound, true)]);
+    let before = UnixMicros(WALL.0 - 60_000_000);
+    let start = |records: &[Record], name, workers, in_fleet| {
+        let numbering = numbering("twitter", workers);
+        let claimant = Claimant { in_fleet, ..claimant(name, &numbering) };
+        plan(records, &[claimant], before).unwrap().starts[0].map(|start| start.id_bound)
+    };
+    for workers in ["1", "2", "7", "7,9"] {
+        assert_eq!(start(&records, "new", workers, false), Some(dropped), "{workers}");
+    }
+    assert_eq!(start(&records, "users", "9", false), Some(own.id_bound), "it has a record");
+    assert_eq!(start(&records, "users", "7", true), Some(own.id_bound), "the fleet's key has its bound");
+    // A source with a forgotten worker ID does not replace the bound.
+    let again = numbering("twitter", "2");
+    let planned = plan(&records, &[claimant("orders", &again)], WALL).unwrap();
+    assert!(planned.retired.iter().any(|record| record.forgotten && record.id_bound == dropped));
+    assert_eq!(forget(&mut records, WALL), [], "nothing is forgotten twice");
 }

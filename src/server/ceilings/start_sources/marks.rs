@@ -11,11 +11,11 @@ use crate::clock::Now;
 use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::UnixMicros;
 
 impl Found {
-    /// Raises `start` above the marks of the worker IDs. Returns the raised position, and a note if
-    /// the operator adopted an older copy of the state.
+    /// Raises `start`, an ID bound, above the marks of the worker IDs. Returns the raised bound, and
+    /// a note if the operator adopted an older copy of the state.
     ///
     /// A mark above the state's bound usually shows that the state is an older copy. For worker IDs
     /// that a fleet assigns, the mark does not show that, because the state may have dropped their
@@ -29,9 +29,9 @@ impl Found {
         &self,
         source: &Locked<'_>,
         claimant: &Claimant<'_>,
-        start: Position,
+        start: u64,
         now: Now,
-    ) -> Result<(Position, Option<Note>), StartError> {
+    ) -> Result<(u64, Option<Note>), StartError> {
         let Locked { settings, numbering, locks, .. } = source;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
@@ -50,7 +50,7 @@ impl Found {
 
     /// Allows a start with an older copy of the state on two conditions: the operator adopts the
     /// copy, and the clock is past `end`, up to which IDs were granted since the copy was made.
-    fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
+    fn adopt_older(&self, claimant: &Claimant<'_>, end: u64, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         if !self.adopt {
             return Err(older_copy(name, numbering, end, self.path().unwrap_or(Path::new(""))));
@@ -73,16 +73,16 @@ impl Found {
 }
 
 /// Returns `end`, up to which IDs were granted, in words.
-fn granted_until(numbering: &Numbering, end: Position) -> String {
+fn granted_until(numbering: &Numbering, end: u64) -> String {
     match numbering.snowflake() {
         Some((layout, _)) => layout.rfc3339(ceiling::instant_of(numbering, end)),
-        None => format!("number {}", numbering.id_bound(end)),
+        None => format!("number {end}"),
     }
 }
 
 /// Returns the refusal of an older copy of the state. After the copy was made, IDs were granted up
 /// to `end`.
-pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path: &Path) -> StartError {
+pub(super) fn older_copy(name: &str, numbering: &Numbering, end: u64, path: &Path) -> StartError {
     let shown = granted_until(numbering, end);
     // A counter does not follow a clock, so there is nothing to wait for.
     let once = match numbering.snowflake() {
@@ -111,12 +111,7 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
 
 /// Returns the refusal of a start because a mark is further ahead than any grant that this clock
 /// and this layout allow.
-pub(super) fn too_far(
-    claimant: &Claimant<'_>,
-    end: Position,
-    locks: &WorkerLocks,
-    latest: UnixMicros,
-) -> String {
+pub(super) fn too_far(claimant: &Claimant<'_>, end: u64, locks: &WorkerLocks, latest: UnixMicros) -> String {
     let Claimant { name, numbering, .. } = *claimant;
     let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
     let until = ceiling::instant_of(numbering, end).rfc3339(decimals);

@@ -5,7 +5,7 @@ use crate::ceiling;
 use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
 use crate::source::Bound;
-use snowbank_client::layout::{Layout, PRESETS, Tick, UnixMicros};
+use snowbank_id::layout::{Layout, PRESETS, Tick, UnixMicros};
 
 /// A third of a second into a tick of one second.
 const NOW: Now =
@@ -30,7 +30,7 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 fn a_first_start_begins_in_the_next_tick() {
     let (_, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
-    assert_eq!(guard(&numbering, &[], NOW.wall), numbering.first_of(Tick(tick.0 + 1)));
+    assert_eq!(guard(&numbering, &[], NOW.wall), numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
 }
 
 /// Another machine may have used these worker IDs in the current tick. Records of other worker IDs
@@ -50,14 +50,14 @@ fn unknown_worker_ids_start_above_the_current_tick() {
         let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
-        let after = sources[0].numbering.position_from(first.id_bound);
+        let after = sources[0].numbering.position_from(first.start.id_bound);
         assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
     }
 }
 
 /// Returns a first position without records and marks.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
-    FirstPosition::of(position, numbering, &[], &[])
+    FirstPosition::at(numbering.id_bound(position), Start::default(), numbering)
 }
 
 /// Starts a source, claims one ID, and kills the source at once. Returns the first position of the
@@ -98,8 +98,8 @@ fn the_first_id_after_a_kill_comes_at_once_for_any_tick_length() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            for start in [guard(&numbering, &[], now.wall), numbering.first_of(tick)] {
-                let mut start = start;
+            let guarded = numbering.position_from(guard(&numbering, &[], now.wall));
+            for mut start in [guarded, numbering.first_of(tick)] {
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);
                     start = next.unwrap_or_else(|bound| {

@@ -9,7 +9,7 @@ use crate::ceiling::store::{self, Claimant, Plan, Record};
 use crate::ceiling::{HostIdentity, Marked, StateError, compare, readable_marks};
 use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::UnixMicros;
 
 /// Checks that a start would accept these records of the state directory `path`. `adopt` stands for
 /// a start with `--adopt-state`.
@@ -62,7 +62,7 @@ pub fn check_records(
         // worker IDs above their marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         check_maximum(claimant, records, &marks)?;
-        let start = start.unwrap_or(Position(0)).max(guard(numbering, records, wall));
+        let start = start.unwrap_or_default().id_bound.max(guard(numbering, records, wall));
         match compare(&marks, numbering, start, records) {
             Marked::Released => return Err(StateError::released(name, numbering).into()),
             Marked::SinceThisCopy(end) if !adopt => return Err(older_copy(name, numbering, end, path)),

@@ -17,7 +17,7 @@ use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::wait_queue::{Refusal, WaitRequest};
 use crate::source::{Bound, Rules, Source};
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 
 const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
 const KEY: &str = "/snowbank/f/ticket-orders";

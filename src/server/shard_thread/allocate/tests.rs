@@ -24,7 +24,7 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 /// Returns the state of a shard's thread, and its only source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {

@@ -73,6 +73,7 @@ impl<F: FrontEnd> Exchange<F> {
             let rest = &bytes[at..];
             match self.front.step(rest, &mut turn.conditions, &mut turn.state.output) {
                 Step::Incomplete => break TurnEnd::Done,
+                Step::Skipped { consumed } => at += consumed,
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     if self.record_answer(turn, peer, error) {

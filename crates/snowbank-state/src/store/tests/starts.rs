@@ -12,7 +12,7 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
         record("unrelated", "twitter", "9", 9_000),
     ];
     let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(wanted.position_from(records[1].id_bound))]);
+    assert_eq!(plan.starts[0].map(|start| start.id_bound), Some(records[1].id_bound));
     assert_eq!(plan.retired, records, "a later source may have these worker IDs again");
 }
 
@@ -34,8 +34,8 @@ fn a_record_of_no_source_binds_sources_without_a_record() {
     let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
     let both = [claimant("known", &known), claimant("fresh", &fresh)];
     let starts = plan(&records, &both, WALL).unwrap().starts;
-    assert_eq!(starts[0], Some(known.position_from(records[0].id_bound)));
-    assert_eq!(starts[1], Some(fresh.position_from(records[1].id_bound)));
+    let bounds: Vec<u64> = starts.into_iter().flatten().map(|start| start.id_bound).collect();
+    assert_eq!(bounds, [records[0].id_bound, records[1].id_bound]);
     assert_eq!(
         plan(&records[..1], &both, WALL).unwrap().starts[1],
         None,
@@ -71,7 +71,7 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
     let same = numbering("time:41,machine:10,sequence:12;epoch=1288834974657", "1");
     let records = [record("orders", "twitter", "1", 3_600_000)];
     let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
-    assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
+    assert_eq!(position(plan_of(&same).unwrap().starts[0], &same), Some(at(&same, 3_600_000)));
     // With an epoch ten seconds later, IDs reach the bound ten seconds later. But max_ahead lets
     // the source start ten seconds before that.
     for (epoch, expected) in
@@ -79,7 +79,7 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
     {
         let other = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;epoch={epoch}"), "1");
         match (plan_of(&other), expected) {
-            (Ok(plan), Ok(ms)) => assert_eq!(plan.starts, [Some(at(&other, ms))]),
+            (Ok(plan), Ok(ms)) => assert_eq!(position(plan.starts[0], &other), Some(at(&other, ms))),
             (Err(refused), Err(ms)) => {
                 let when = UnixMicros(WALL.0 + ms * 1_000).rfc3339(3);
                 assert!(refused.to_string().contains(&format!("it can start from {when} on")), "{refused}");
@@ -111,7 +111,8 @@ fn only_other_worker_ids_start_at_the_id_clock_after_a_crash() {
     let start = |record: &Record, numbering, boot, in_fleet| {
         let at = Moment { wall: WALL, boot: Some((boot, BootMicros(0))) };
         let claimant = Claimant { in_fleet, ..claimant("orders", numbering) };
-        plan(std::slice::from_ref(record), &[claimant], at).unwrap().starts[0].unwrap()
+        let plan = plan(std::slice::from_ref(record), &[claimant], at).unwrap();
+        position(plan.starts[0], numbering).unwrap()
     };
     let record = crashed(3_000, 100_500);
     assert_eq!(
@@ -149,5 +150,5 @@ fn a_counter_without_a_record_starts_only_with_a_coordinator() {
     let counter = Numbering::from(TicketCounter::new("orders", 1, 1).unwrap());
     let planned = |in_fleet| plan(&[], &[Claimant { in_fleet, ..claimant("orders", &counter) }], WALL);
     assert_eq!(planned(false).unwrap_err().cause(), Cause::Setting);
-    assert_eq!(planned(true).unwrap().starts, [Some(Position(0))]);
+    assert_eq!(planned(true).unwrap().starts, [Some(Start::default())]);
 }

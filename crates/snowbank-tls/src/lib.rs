@@ -1,12 +1,11 @@
-//! TLS of the client, and code that the daemon uses: PEM files, the names in certificates, and the
-//! messages for faults.
+//! What Snowbank's daemon and client share of TLS: the client's handshake, PEM files, the names in
+//! certificates, and the messages for faults.
+
+#![forbid(unsafe_code)]
 
 mod client;
-#[doc(hidden)]
 pub mod fault;
-#[doc(hidden)]
 pub mod files;
-#[doc(hidden)]
 pub mod names;
 
 use std::sync::Arc;
@@ -19,7 +18,6 @@ pub use files::{FileFault, PemFile};
 pub use rustls::ClientConnection;
 
 /// Returns the cryptography provider that client and daemon use.
-#[doc(hidden)]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

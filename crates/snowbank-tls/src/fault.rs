@@ -2,12 +2,14 @@
 
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
-use crate::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The side that reports the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
+    /// The client, which checks the server's certificate.
     Client,
+    /// The server.
     Server,
 }
 

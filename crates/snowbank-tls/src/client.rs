@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::files::{self, FileFault, PemFile};
+use crate::files::{self, FileFault, PemFile};
 
 /// The authorities that a client trusts, and its own certificate. The default trusts the system's
 /// authorities and has no certificate.
@@ -55,9 +55,8 @@ impl ClientFiles {
     ///
     /// # Errors
     /// Returns the first fault, in one line.
-    #[doc(hidden)]
     pub fn read(&self) -> Result<Connector, FileFault> {
-        let builder = ClientConfig::builder_with_provider(super::provider())
+        let builder = ClientConfig::builder_with_provider(crate::provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| FileFault::new(PemFile::Authorities, "TLS".as_ref(), error))?;
         let roots = match &self.ca {

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::BasicConstraints;
 
-use super::fault;
+use crate::fault;
 
 /// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without this
 /// limit, reading an endless device would never end.
@@ -57,7 +57,9 @@ impl FileFault {
 /// The time span in which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
+    /// The first instant.
     pub not_before: Timestamp,
+    /// The last instant.
     pub not_after: Timestamp,
 }
 
