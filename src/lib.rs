@@ -96,7 +96,7 @@
 //!   next poll asks again, and at the ceiling requests get `no_ceiling`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, and the files of tokens and certificates.
-//! - When does the daemon stop? `cli/stop.rs`.
+//! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
 //! - Which findings can a daemon have, and at which thresholds? `admin/findings.rs`.

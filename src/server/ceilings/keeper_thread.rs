@@ -20,7 +20,7 @@ use super::storage_thread::{self, Done, Storage, Trim};
 use crate::ceiling::{StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
-use crate::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
+use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
@@ -37,10 +37,8 @@ pub(crate) enum Change {
     /// The clock begins again with what the state remembers. Comes before the first grant. The
     /// sender reports that it is done.
     Clock(Remembered, Reading, Sender<()>),
-    /// The source with this index is new, and its grant is under way.
-    Awaited(usize, Box<ManagedSource>),
-    /// Sources start, whose first ceilings are durable.
-    Granted(Granted),
+    /// Sources start, whose first ceilings are durable. The sender reports that it is done.
+    Granted(Granted, Sender<()>),
 }
 
 /// Sources that start together.
@@ -114,15 +112,18 @@ impl Ceilings {
                     // Sending fails if the control thread has ended.
                     let _ = done.send(());
                 }
-                Change::Awaited(index, managed) => self.keeper.put(index, *managed),
-                Change::Granted(granted) => self.grant(granted, common),
+                Change::Granted(granted, done) => {
+                    self.grant(granted, clock::os::read(), common.restores.load(Ordering::Acquire));
+                    let _ = done.send(());
+                }
             }
         }
     }
 
-    /// Grants first ceilings, which are already durable.
-    fn grant(&mut self, Granted { sources, began, restores }: Granted, common: &Common) {
-        let has_jumped = clock::has_jumped(began.offset_us(), clock::os::read().offset_us());
+    /// Grants first ceilings, which are already durable. The machine was restored `restored` times
+    /// by now.
+    fn grant(&mut self, Granted { sources, began, restores }: Granted, reading: Reading, restored: u64) {
+        let has_jumped = clock::has_jumped(began.offset_us(), reading.offset_us());
         for Starting { index, mut managed, locks, first_ceiling, range } in sources {
             let source = managed.source();
             // Since the start of these sources began, the machine may have been restored from a
@@ -134,7 +135,7 @@ impl Ceilings {
             if self.keeper.lost().is_some() {
                 source.grant().lose();
             }
-            if common.restores.load(Ordering::Acquire) != restores {
+            if restored != restores {
                 source.record_restored();
             }
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
@@ -396,5 +397,58 @@ fn log(polled: &Polled) {
         tracing::info!(
             "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::{Arc, mpsc};
+
+    use super::super::start_sources::awaiting;
+    use super::*;
+    use crate::clock::{BootMicros, StepRule, Wall};
+    use crate::config::{self, Overrides};
+    use crate::keeper::{ManagedSource, Reach};
+    use crate::source::Source;
+    use snowbank_id::layout::{Position, UnixMicros};
+
+    const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
+
+    /// Grants a source whose start began at [`BEGAN`], with the machine never restored. Returns the
+    /// ceiling that the source then has.
+    fn granted(reading: Reading, restored: u64) -> Position {
+        let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+        let wall = Arc::new(Wall::new(rule, BEGAN, Remembered::Nothing));
+        let now = wall.believe(BEGAN);
+        let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, now.wall).unwrap();
+        let awaited = awaiting(&settings.sources[0], Duration::ZERO, now).unwrap();
+        let numbering = awaited.source().numbering().clone();
+        let start = numbering.first_of(numbering.tick_at(now.wall));
+        let grant = crate::ceiling::Grant::new(Position(0));
+        let rules = *awaited.source().rules();
+        let source = Arc::new(Source::new(String::from("orders"), numbering, rules, grant, start, now));
+        let ceiling_rule = crate::ceiling::CeilingRule {
+            horizon: Duration::from_secs(3),
+            max_ahead: Duration::from_secs(10),
+            tick: Duration::from_millis(1),
+        };
+        let managed = ManagedSource::new(Arc::clone(&source), ceiling_rule, start, now);
+        let first_ceiling = managed.first_ceiling(now);
+        let keeper = Keeper::new(vec![awaited], &[Reach::Local], wall, BEGAN);
+        let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
+        let locks = WorkerLocks::none();
+        let sources = vec![Starting { index: 0, managed, locks, first_ceiling, range: None }];
+        ceilings.grant(Granted { sources, began: BEGAN, restores: 0 }, reading, restored);
+        source.grant().ceiling()
+    }
+
+    #[test]
+    fn a_restore_during_a_start_takes_the_first_grant_away() {
+        let later = Reading { wall: UnixMicros(BEGAN.wall.0 + 1), boot: BootMicros(BEGAN.boot.0 + 1) };
+        assert!(granted(later, 0) > Position(0), "nothing has happened since the start began");
+        assert_eq!(granted(later, 1), Position(0), "the kernel has reported a restore");
+        let jumped = Reading { boot: BootMicros(BEGAN.boot.0 + 10_000_000), ..later };
+        assert_eq!(granted(jumped, 0), Position(0), "the clocks have jumped");
     }
 }

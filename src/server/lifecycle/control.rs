@@ -427,8 +427,13 @@ impl Control {
         }
         // The sources are live before they have their grants: a restore of the machine that is
         // reported from now on takes the grants of live sources away.
-        self.publish(supplies)?;
-        self.tell_keeper(Change::Granted(granted));
+        let version = self.publish(supplies)?;
+        let (done, is_done) = mpsc::channel();
+        self.tell_keeper(Change::Granted(granted, done));
+        // The daemon says that it serves once each shard has the source, and the source its grant.
+        // This fails only if the daemon stops.
+        let _ = is_done.recv();
+        let _ = self.wait_for_shards(version);
         if waited {
             tracing::info!("has worker IDs now, and starts");
         }
@@ -477,13 +482,14 @@ impl Control {
         let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
     }
 
-    /// Makes a configuration with these sources live.
-    fn publish(&self, supplies: Vec<Supply>) -> Result<(), StartError> {
+    /// Makes a configuration with these sources live. Returns its version.
+    fn publish(&self, supplies: Vec<Supply>) -> Result<u64, StartError> {
         let before = Arc::clone(&self.live_config.borrow());
         let instance = &self.common.metrics.instance;
         let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
+        let version = next.version;
         self.live_config.send_replace(Arc::new(next));
-        Ok(())
+        Ok(version)
     }
 
     fn tell_keeper(&self, change: Change) {

@@ -109,7 +109,7 @@ impl Control {
 
     /// Waits until all shards use the configuration with this version, or for [`ADOPTED_WITHIN`] at
     /// most.
-    fn wait_for_shards(&self, version: u64) -> Result<(), String> {
+    pub(super) fn wait_for_shards(&self, version: u64) -> Result<(), String> {
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
