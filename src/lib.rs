@@ -81,6 +81,9 @@
 //!   that only root, this user, and the group of a shared directory can write.
 //! - Who raises ceilings, and when? `keeper.rs` of the core decides,
 //!   `server/ceilings/keeper_thread.rs` runs it.
+//! - What happens at a start, or while a source waits for a worker ID?
+//!   `server/lifecycle/control.rs`: the control thread takes what each source needs, and makes each
+//!   live configuration.
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.

@@ -7,6 +7,7 @@
 //!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │              (cursor, queue)
 //!  └──────────┘              └──────────────────────────────────────┘                     ▲
 //!                             keeper thread: raises ceilings, watches the wall clock ─────┘
+//!  control thread: starts sources, reloads; makes each live configuration
 //! ```
 //!
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.

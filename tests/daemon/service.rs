@@ -169,7 +169,7 @@ fn a_slow_disk_delays_first_ids_but_no_message() {
     let manager = Manager::new();
     let machine = Machine::new();
     let disk = machine.disk();
-    disk.order("sync stall 4000");
+    disk.order("sync stall 700");
     let daemon = with_watchdog(manager.over(disk.under(machine.setup("").admin()))).start();
     let first = manager.next_within(crate::support::DEADLINE).expect("a message");
     assert!(is_ready(&first), "{first:?}");

@@ -195,7 +195,9 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
                 member.hurry();
                 // If the coordinator does not answer, other daemons can take the worker IDs once
                 // the clock has passed the worker IDs' bounds, as after a kill.
-                let _ = member.give_back(&taken, clocks);
+                if let Err(reason) = member.give_back(&taken, clocks) {
+                    tracing::warn!("the coordinator did not confirm the release of the worker IDs: {reason}");
+                }
             }
             member.give_up(&sources);
             let _ = reply.send(());

@@ -94,7 +94,8 @@ fn a_start_that_lacks_its_counter_keeps_no_worker_id() {
         let (code, text) = run_configured(&toml, &["fleet", "init", "--new"]);
         assert_eq!(code, Some(0), "{text}");
         // The daemon listens before its start is refused.
-        let mut daemon = Machine::new().setup(&toml).start();
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
         assert_eq!(daemon.wait(), Some(2), "{}", daemon.log());
         assert!(daemon.log().contains("not at the coordinator"), "{}", daemon.log());
         set(&toml, "0");
