@@ -1,6 +1,7 @@
 //! The command line: the options of each command, and the exit codes.
 
 mod ask_reload;
+mod backfill;
 mod check;
 mod chosen;
 mod decode;
@@ -55,6 +56,8 @@ enum Command {
     Decode(decode::Arguments),
     /// Print the first and last ID of a time span, for `WHERE id BETWEEN`.
     Range(range::Arguments),
+    /// Print an ID for each instant of rows that exist already.
+    Backfill(backfill::Arguments),
     /// List the presets, or draw one layout.
     Layout(layout::Arguments),
     /// Find the mistakes in a configuration file.
@@ -182,6 +185,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Next(arguments) => next::run(&arguments, out),
         Command::Decode(arguments) => decode::run(&arguments, out),
         Command::Range(arguments) => range::run(&arguments, out),
+        Command::Backfill(arguments) => backfill::run(&arguments, out),
         Command::Layout(arguments) => layout::run(&arguments, out),
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Token(arguments) => token::run(&arguments, out),

@@ -53,7 +53,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// 1970, as seconds after 2001.
 const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 
-fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
+/// Reads an instant. `option` names its place in messages.
+pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
     let instant: UnixMicros = text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))?;
     match text.parse::<i64>() {
         Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::Usage(format!(

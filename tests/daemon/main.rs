@@ -3,6 +3,7 @@
 
 mod admin;
 mod allocations;
+mod backfill;
 mod check_cli;
 mod clock_steps;
 mod crashes;

@@ -1,0 +1,204 @@
+//! `snowbank backfill`: IDs for rows that exist already.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::ids::unix_ms;
+use crate::support::machine::Machine;
+use crate::support::program::{Said, program};
+
+/// 2024-01-01T00:00:00Z, in Unix milliseconds.
+const YEAR_2024: u64 = 1_704_067_200_000;
+/// The epoch of `twitter`.
+const EPOCH: u64 = 1_288_834_974_657;
+
+/// A command with its own state and locks, and its input.
+fn backfill(machine: &Machine, layout: &str, worker_id: &str) -> Command {
+    let mut command = program();
+    command.args(["backfill", "--layout", layout, "--worker-id", worker_id]);
+    command
+        .env("SNOWBANK_STATE_DIR", machine.path("backfill"))
+        .env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(command: &mut Command, input: &str) -> Said {
+    let mut child = command.spawn().expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let output = std::thread::scope(|scope| {
+        // A refusal ends the program before it has read everything.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        child.wait_with_output().expect("the program ends")
+    });
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn ids(said: &str) -> Vec<u64> {
+    said.lines().map(|line| line.parse().expect("an ID")).collect()
+}
+
+#[test]
+fn each_instant_gets_an_id_of_its_tick_and_worker() {
+    let machine = Machine::new();
+    let input = "2024-01-01T00:00:00Z\r\n1704067200000\n2024-01-01T01:00:00.005+01:00\n1706745600000";
+    let said = run(&mut backfill(&machine, "twitter", "datacenter=31,worker=8"), input);
+    let ids = ids(&said.printed());
+    let fields: Vec<_> = ids.iter().map(|id| ((id >> 22) + EPOCH, id >> 12 & 1023)).collect();
+    let expected = [YEAR_2024, YEAR_2024, YEAR_2024 + 5, 1_706_745_600_000];
+    assert_eq!(fields, expected.map(|instant| (instant, 1000)));
+    assert!(ids.is_sorted_by(|one, two| one < two), "{ids:?}");
+}
+
+#[test]
+fn another_run_goes_on_with_later_instants_and_refuses_earlier_ones() {
+    let machine = Machine::new();
+    let first = ids(&run(&mut backfill(&machine, "twitter", "7"), "2024-02-01\n").printed());
+    let refused = run(&mut backfill(&machine, "twitter", "7"), "2024-01-31T23:59:59.999Z\n").refusal(1);
+    assert!(
+        refused.contains(
+            "line 1: found 2024-01-31T23:59:59.999Z, allowed: instants from 2024-02-01T00:00:00.000Z"
+        ),
+        "{refused}"
+    );
+    // The same tick still has IDs, and another worker ID begins anywhere.
+    let again = ids(&run(&mut backfill(&machine, "twitter", "7"), "2024-02-01\n2024-02-02\n").printed());
+    assert!(first[0] < again[0] && again[0] >> 22 == first[0] >> 22, "{first:?} {again:?}");
+    run(&mut backfill(&machine, "twitter", "8"), "2020-01-01\n").printed();
+    // So does a state that was lost: the lock remembers.
+    std::fs::remove_dir_all(machine.path("backfill")).unwrap();
+    let refused = run(&mut backfill(&machine, "twitter", "7"), "2024-01-01\n").refusal(1);
+    assert!(refused.contains("allowed: instants from 2024-02-02"), "{refused}");
+}
+
+#[test]
+fn wrong_lines_are_refused_and_what_was_printed_before_is_good() {
+    let year = (unix_ms() + 400 * 86_400_000).to_string();
+    for (line, part) in [
+        (
+            "2023-12-31",
+            "allowed: instants from 2024-01-01T00:00:00.000Z on, that of the line before; sort the lines",
+        ),
+        ("", "line 2: "),
+        ("now", "line 2: "),
+        ("1704067201", "1704067201000"),
+        ("2010-01-01", "sort the lines"),
+        ("9223372036854775808", "line 2: "),
+        (&year, "in the future"),
+        (&"9".repeat(100_000), "line 2: "),
+        ("\u{fffd}2024", "line 2: "),
+    ] {
+        let machine = Machine::new();
+        let said = run(&mut backfill(&machine, "twitter", "7"), &format!("2024-01-01\n{line}\n2024-06-01\n"));
+        assert_eq!((said.code, ids(&said.out).len()), (Some(1), 1), "{line:.20}: {}", said.err);
+        assert!(said.err.contains(part) && said.err.lines().count() == 1, "{line:.20}: {}", said.err);
+        // The refused line has taken nothing.
+        run(&mut backfill(&machine, "twitter", "7"), "2024-01-01\n").printed();
+    }
+    let machine = Machine::new();
+    for (layout, worker_id, part) in [
+        ("twitter", "1024", "1024"),
+        ("twitter", "0-3", "one worker ID"),
+        ("ticket", "1", "ticket"),
+        ("snow", "1", "snow"),
+    ] {
+        let refused = run(&mut backfill(&machine, layout, worker_id), "2024-01-01\n").refusal(2);
+        assert!(refused.contains(part), "{refused}");
+    }
+    let before_the_epoch = run(&mut backfill(&machine, "twitter", "7"), "2010-01-01\n").refusal(1);
+    assert!(before_the_epoch.contains("2010-11-04T01:42:54.657Z"), "{before_the_epoch}");
+}
+
+#[test]
+fn a_worker_id_or_a_state_in_use_is_refused() {
+    let machine = Machine::new();
+    let daemon = machine.start("worker_ids = 7");
+    let refused = run(&mut backfill(&machine, "twitter", "7"), "2024-01-01\n").refusal(1);
+    assert!(refused.contains("worker ID 7") && refused.contains("another daemon"), "{refused}");
+    let other = "time:41,node:10,sequence:12;epoch=1288834974657";
+    run(&mut backfill(&machine, other, "7"), "2024-01-01\n").refusal(1);
+    let mut with_its_state = backfill(&machine, "twitter", "9");
+    let refused =
+        run(with_its_state.arg("--state-dir").arg(machine.path("state")), "2024-01-01\n").refusal(1);
+    assert!(refused.contains("is in use"), "{refused}");
+    daemon.stop();
+    // The daemon's IDs are from now: the past is below them.
+    let refused = run(&mut backfill(&machine, "twitter", "7"), "2024-01-01\n").refusal(1);
+    assert!(refused.contains("worker ID that was never used"), "{refused}");
+}
+
+#[test]
+fn more_rows_than_a_tick_has_ids_flow_into_the_next_ticks() {
+    let machine = Machine::new();
+    // Ten IDs for each millisecond.
+    let input = "2024-01-01\n".repeat(1_000);
+    let drawn = ids(&run(&mut backfill(&machine, "clearing-batch", "5"), &input).printed());
+    assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 1_000);
+    assert!(drawn[999] / 1_000 - drawn[0] / 1_000 <= 100, "{} {}", drawn[0], drawn[999]);
+    let said = run(&mut backfill(&machine, "clearing-batch", "6"), &"2024-01-01\n".repeat(100_100));
+    assert!(said.code == Some(1) && said.err.contains("10s ahead"), "{}", said.err);
+    let drawn = ids(&said.out);
+    assert!(
+        drawn.len() > 99_000 && drawn.iter().collect::<BTreeSet<_>>().len() == drawn.len(),
+        "{}",
+        drawn.len()
+    );
+}
+
+/// Starts a run over a million instants, half a minute apart, and reads some of its IDs.
+fn interrupted(machine: &Machine, lines: usize) -> (Child, BufReader<std::process::ChildStdout>, Vec<u64>) {
+    let path = machine.path("instants");
+    let mut file = std::io::BufWriter::new(File::create(&path).unwrap());
+    (0..1_000_000).for_each(|row| writeln!(file, "{}", EPOCH + row * 30_000).unwrap());
+    drop(file);
+    let mut command = backfill(machine, "twitter", "7");
+    let mut child = command.stdin(File::open(&path).unwrap()).spawn().expect("the program runs");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut drawn = Vec::new();
+    for _ in 0..lines {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        drawn.push(line.trim_end().parse().expect("an ID"));
+    }
+    (child, out, drawn)
+}
+
+#[test]
+fn after_ctrl_c_the_next_run_goes_on_behind_the_last_printed_id() {
+    let machine = Machine::new();
+    // The pipe is full, so the program waits for its reader.
+    let (child, out, mut drawn) = interrupted(&machine, 10);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    drawn.extend(out.lines().map(|line| line.unwrap().parse::<u64>().expect("a whole ID")));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let next = EPOCH + drawn.len() as u64 * 30_000;
+    let rest = ids(&run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n")).printed());
+    assert!(rest[0] > *drawn.last().unwrap());
+}
+
+#[test]
+fn after_a_kill_no_id_comes_twice() {
+    let machine = Machine::new();
+    let (mut child, out, mut drawn) = interrupted(&machine, 20_000);
+    child.kill().unwrap();
+    drawn.extend(out.lines().map_while(|line| line.unwrap().parse::<u64>().ok()));
+    child.wait().unwrap();
+    let next = EPOCH + drawn.len() as u64 * 30_000;
+    let said = run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n"));
+    // At most the lines whose IDs were made durable together are lost.
+    let said = if said.code == Some(1) {
+        let next = next + 8_192 * 30_000;
+        run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n"))
+    } else {
+        said
+    };
+    assert!(ids(&said.printed())[0] > *drawn.last().unwrap());
+}
