@@ -83,6 +83,12 @@ impl DiskStore {
         DiskStore { file, sources, directory, retired: records, let_go: Vec::new(), host: host.clone() }
     }
 
+    /// Keeps the record of a source from the next write on. [`raise`](DiskStore::raise) then makes
+    /// the source's first ceiling durable.
+    pub fn keep(&mut self, source: usize, record: Record) {
+        self.sources.insert(source, record);
+    }
+
     /// Returns the records that bind the next source that begins. A counter of this daemon that is
     /// lost binds no other source.
     pub fn records(&self) -> Vec<Record> {
