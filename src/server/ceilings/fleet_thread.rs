@@ -183,8 +183,10 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
     // Sending a reply fails if the control thread has ended.
     let done = match job {
         Job::Join(joining, reply) => {
-            let _ = reply.send(joining.join(member));
-            return None;
+            let joined = joining.join(member);
+            let loss = joined.loss.clone();
+            let _ = reply.send(joined);
+            return loss.as_ref().map(lost);
         }
         Job::CheckTaken(clocks, reply) => {
             let _ = reply.send(member.check_taken(clocks));

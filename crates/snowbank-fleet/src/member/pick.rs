@@ -46,6 +46,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due()?;
             let place = self.place_for(want)?;
             let pick = Pick { want, place, count, had, tried };
             let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
@@ -58,6 +60,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             let found = free.into_iter().map(|(_, found)| found).collect();
+            self.poll_if_due()?;
             if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
@@ -101,6 +104,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             free.extend(unused.into_iter().take(missing));
             return Ok(free);
         }
+        self.poll_if_due()?;
         let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
         free.extend(others);
         if free.len() < pick.count {

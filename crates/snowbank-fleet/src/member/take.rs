@@ -68,6 +68,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due()?;
             let place = self.place_for(want)?;
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
