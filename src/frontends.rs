@@ -57,9 +57,9 @@ use self::registry::front_ends;
 use crate::access::{Denial, Session};
 use crate::config::Settings;
 use crate::config::setting::Row;
-use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
 use snowbank_id::layout::{Run, UnixMicros};
 use snowbank_wire::address::Address;
+use snowbank_wire::{ErrorCode, MAX_REQUEST_SIZE};
 
 front_ends! {
     /// Redis' protocol, versions 2 and 3.
@@ -133,6 +133,8 @@ pub struct Conditions<'f> {
     pub incr_connections: &'f IncrConnections,
     /// The counts of each protocol. Only statistics need them.
     pub counts: &'f dyn CountsOf,
+    /// Greets a client of Snowbank's own protocol.
+    pub greets: &'f dyn Greets,
     /// The reason, for the log, why a message closes its connection, if the peer is at fault. It is
     /// not in [`Step`], so that a step stays in registers.
     pub rejection: Option<String>,
@@ -159,6 +161,12 @@ impl Conditions<'_> {
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
     }
+}
+
+/// Greets clients of Snowbank's own protocol.
+pub trait Greets {
+    /// Appends a WELCOME frame with this tag.
+    fn welcome(&self, tag: u16, out: &mut Vec<u8>);
 }
 
 /// Gives the counts of each protocol.
@@ -298,7 +306,7 @@ pub trait FrontEnd: Default {
 }
 
 /// The most that one frame holds. A full frame of any front end has at most
-/// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a
+/// [`MAX_REPLY_SIZE`](snowbank_wire::MAX_REPLY_SIZE) bytes, which bounds the queue of a
 /// slow reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimit {

@@ -34,6 +34,6 @@ pub use self::lifecycle::start::{Beginning, Reloaded, Reread, Server};
 pub use self::lifecycle::stop::Signals;
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;
 pub use self::net::inherited::Inherited;
-pub use self::restored::is_kernel_log_standard_input;
+pub use self::restored::{KernelLog, is_kernel_log_standard_input};
 pub use self::shared::note::Note;
 pub use self::shared::start_error::{RunError, StartError};

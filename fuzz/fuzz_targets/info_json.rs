@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_client::fuzzing::info_json(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_wire::fuzzing::info_json(data));

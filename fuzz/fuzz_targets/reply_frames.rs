@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_client::fuzzing::reply_frames(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_wire::fuzzing::reply_frames(data));

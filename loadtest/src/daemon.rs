@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use snowbank_client::Endpoint;
+use snowbank_wire::Address as Endpoint;
 use tempfile::TempDir;
 
 use crate::frontend::{self, Row};

@@ -15,8 +15,8 @@ mod resp;
 use std::borrow::Cow;
 use std::fmt;
 
-use snowbank_client::protocol::{ErrorCode, Info, one_line};
 use snowbank_id::layout::{Run, append_run};
+use snowbank_wire::{ErrorCode, Info, one_line};
 
 use crate::failure::Failure;
 use crate::measure::Fault;

@@ -1,9 +1,9 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_client::protocol::Info;
-use snowbank_client::protocol::info::{Order, Source, SourceKind};
 use snowbank_id::layout::{Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
+use snowbank_wire::Info;
+use snowbank_wire::info::{Order, Source, SourceKind};
 use snowbank_wire::one_line;
 
 use crate::failure::Failure;
@@ -59,13 +59,13 @@ impl Span {
 }
 
 impl Promise {
-    /// Reads the guarantees of the named source; without a name, of source 0.
+    /// Reads the guarantees of the named source; without a name, of the first.
     ///
     /// # Errors
     /// [`Failure`] if there is no such source, or its description is impossible.
     pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, Failure> {
         let found = source_of(info, source).ok_or_else(|| {
-            let wanted = source.unwrap_or("0");
+            let wanted = source.unwrap_or_default();
             let present: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
             let present = present.join(", ");
             Failure::usage(format!("the target has no source {wanted:?}; it has {present}"))
@@ -247,11 +247,11 @@ impl Promise {
     }
 }
 
-/// Returns the named source; without a name, source 0.
+/// Returns the named source; without a name, the first.
 pub(crate) fn source_of<'i>(info: &'i Info, name: Option<&str>) -> Option<&'i Source> {
     match name {
         Some(name) => info.source(name),
-        None => info.sources.iter().find(|source| source.index == 0),
+        None => info.sources.first(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use snowbank_client::Endpoint;
+use snowbank_wire::Address as Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use snowbank_client::Endpoint;
 use snowbank_tls::Connector;
+use snowbank_wire::Address as Endpoint;
 
 use crate::daemon::Ending;
 use crate::frontend::Row;

@@ -7,8 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use snowbank_client::Endpoint;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::Address as Endpoint;
+use snowbank_wire::ErrorCode;
 
 pub(crate) use access::{Access, Conversation, Token};
 pub(crate) use stream::Stream;

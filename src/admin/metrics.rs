@@ -83,7 +83,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_waiting_requests", "requests in the wait queue", Source(|of| whole(of.waiting_requests))),
     row("snowbank_waiting_ids", "IDs for which requests wait now", Source(|of| whole(of.waiting_ids))),
     row("snowbank_errors_total", "requests answered with an error, and connections refused (`too_busy`)", Families(&["code"], errors)),
-    row("snowbank_other_requests_total", "requests that need no IDs, such as PING, INFO and AUTH, answered without an error", Daemon(|of| whole(of.other_requests))),
+    row("snowbank_other_requests_total", "requests that need no IDs, such as PING, INFO and HELLO, answered without an error", Daemon(|of| whole(of.other_requests))),
     row("snowbank_request_duration_seconds", "how long requests for IDs took: from reading them, or from when their rate allowed them, to sending the reply", Durations),
     row("snowbank_ids_per_second_max", "IDs per second that the layout and the worker IDs yield", Source(|of| whole(of.snowflake()?.ids_per_second))),
     row("snowbank_ceiling_headroom_seconds", "the durable ceiling's time minus the ID clock's: how long IDs can be handed out if it is not raised. Also 0 while a source is unused and its ceiling is not raised", Source(|of| measure(of.snowflake()?.headroom_s))),

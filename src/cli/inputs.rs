@@ -133,6 +133,15 @@ pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     Path::new(SERVICE_STATE_DIR).is_dir().then(|| SERVICE_STATE_DIR.into())
 }
 
+/// Turns core dumps of this process off: its memory has tokens that clients send, and keys. A limit
+/// of one byte also keeps the kernel from piping the memory to a program, which a limit of zero does
+/// not.
+pub(super) fn forbid_cores() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // Fails only if the limit was 0 already.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) });
+}
+
 /// Raises the soft limit of open files to the hard limit, because each connection is an open file.
 /// Lowers `max_connections` to the number that fits, so that the daemon refuses further connections
 /// instead of letting them wait. Returns a warning about that.

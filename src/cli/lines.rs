@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::protocol::info::{Info, Source};
-use snowbank_client::{Batch, SourceChoice};
+use snowbank_client::Batch;
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_id::layout::{ChosenField, Layout};
+use snowbank_wire::info::{Info, Source};
 
 /// The options of the lines.
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ impl<'a, W: Write> Lines<'a, W> {
     /// [`need_info`](LineOptions::need_info) returns true.
     pub(super) fn new(
         options: &LineOptions,
-        source: &SourceChoice,
+        source: Option<&str>,
         info: Option<&Info>,
         out: &'a mut W,
     ) -> Result<Self, Failure> {
@@ -123,17 +123,15 @@ struct Line<'a> {
     text: Option<&'a str>,
 }
 
-fn find<'a>(info: &'a Info, source: &SourceChoice) -> Result<&'a Source, Failure> {
+/// Returns the source of that name; without a name, the first.
+fn find<'a>(info: &'a Info, source: Option<&str>) -> Result<&'a Source, Failure> {
     let found = match source {
-        SourceChoice::Index(index) => info.sources.iter().find(|known| known.index == *index),
-        SourceChoice::Name(name) => info.source(name),
+        Some(name) => info.source(name),
+        None => info.sources.first(),
     };
     found.ok_or_else(|| {
-        let wanted = match source {
-            SourceChoice::Index(index) => format!("with index {index}"),
-            SourceChoice::Name(name) => format!("named {name:?}"),
-        };
         let known: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
-        Failure::no(format_args!("the daemon has no source {wanted}; it has {}", known.join(", ")))
+        let wanted = source.unwrap_or_default();
+        Failure::no(format_args!("the daemon has no source named {wanted:?}; it has {}", known.join(", ")))
     })
 }

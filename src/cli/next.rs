@@ -9,8 +9,8 @@ use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome};
 use crate::config::{self, FileRef};
 use crate::server::StartError;
-use snowbank_client::protocol::ErrorCode;
-use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
+use snowbank_client::{Client, ClientOptions, Endpoint, Error};
+use snowbank_wire::ErrorCode;
 
 /// The longest time for which a daemon collects the IDs of a batch. After this time, it sends the
 /// IDs that it has.
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     daemon: Daemon,
 
-    /// The source to draw from, by name or index [default: the daemon's default source].
+    /// The name of the source to draw from [default: the daemon's first source].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
@@ -130,12 +130,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let mut out = BufWriter::new(out);
     converse(async {
         let client = arguments.daemon.client(&arguments.daemon.address)?;
-        let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
+        let source = arguments.source.as_deref();
         let mut info = None;
         if arguments.lines.need_info() {
             info = Some(client.info().await.map_err(explain)?);
         }
-        let mut lines = Lines::new(&arguments.lines, &source, info.as_ref(), &mut out)?;
+        let mut lines = Lines::new(&arguments.lines, source, info.as_ref(), &mut out)?;
         fetch(&client, arguments, source, &mut lines).await?;
         Ok(out.flush()?)
     })
@@ -146,14 +146,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 async fn fetch(
     client: &Client,
     arguments: &Arguments,
-    source: SourceChoice,
+    source: Option<&str>,
     lines: &mut Lines<'_, impl Write>,
 ) -> Outcome {
     let max_count = if arguments.count == 1 { 1 } else { client.info().await.map_err(explain)?.max_count };
     let mut left = arguments.count;
     while left > 0 {
         let count = u32::try_from(left).unwrap_or(u32::MAX).min(max_count).max(1);
-        let call = client.batch(count).source(source.clone()).max_wait(GATHERING).partial();
+        let mut call = client.batch(count).max_wait(GATHERING).partial();
+        if let Some(name) = source {
+            call = call.source(name);
+        }
         let batch = match call.await {
             Ok(batch) => batch,
             Err(error) if left < arguments.count => {
@@ -170,21 +173,4 @@ async fn fetch(
         lines.write(&batch)?;
     }
     Ok(())
-}
-
-/// Reads a source: a number up to 65,535 is an index, anything else is a name.
-fn choose(source: &str) -> SourceChoice {
-    source.parse().map_or_else(|_| source.into(), SourceChoice::Index)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_given_as_a_small_number_is_an_index() {
-        assert_eq!(choose("1"), SourceChoice::Index(1));
-        assert_eq!(choose("orders"), SourceChoice::Name("orders".into()));
-        assert_eq!(choose("65536"), SourceChoice::Name("65536".into()));
-    }
 }

@@ -34,7 +34,7 @@ struct Report<'a> {
     instance: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'a str>,
-    protocol: u32,
+    protocol: u8,
     round_trip_us: u128,
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
+use super::inputs::{Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings_of_environment};
 use super::{Failure, Outcome, cores};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
@@ -36,6 +36,7 @@ pub(super) struct Arguments {
 
 /// Starts a daemon and serves until a signal, the end of standard input or a loss stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    forbid_cores();
     // The inherited sockets must be taken before any thread starts.
     let inherited = Inherited::take();
     // From here on, a signal waits until the daemon listens.

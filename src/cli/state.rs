@@ -18,6 +18,7 @@ use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{Settings, StateDirChoice, open_file};
 use crate::numbering::Numbering;
+use crate::server::KernelLog;
 
 /// The most bytes of an export that are read. The limit refuses a path that names a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
@@ -202,6 +203,13 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
     for (record, locks) in records.iter().zip(locks) {
         // Marks of other layouts do not count, because every start is above them.
         let marks = locks.marks_of_source()?;
+        if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
+            return Err(Failure::no(format_args!(
+                "source {:?}: numbers beyond {what} may have been handed out, by another copy of this machine or in a \
+                 fleet; run `snowbank ticket set` with the highest number first",
+                record.name
+            )));
+        }
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
             "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
@@ -243,7 +251,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let merged = store::merge(stored, export, &owner, &HostIdentity::here())?;
+    let merged = store::merge(stored, export, &owner, &KernelLog::open(true).host())?;
     store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))

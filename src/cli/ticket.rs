@@ -10,9 +10,10 @@ use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome, wrong_use};
 use crate::ceiling::store::{self, Record, StateDir};
-use crate::ceiling::{HostIdentity, Mark, Owner, StateError, lock_workers, new_identity};
+use crate::ceiling::{Mark, Owner, StateError, lock_workers, new_identity};
 use crate::config::{Overrides, SOURCE_NAME, is_source_name};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
+use crate::server::KernelLog;
 
 const HELP: &str = "\
 No clock protects a ticket source: while nothing is stored of its counter, `serve` refuses it. VALUE is the highest number \
@@ -131,7 +132,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
-    let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
+    let wanted = Record::new(name, &numbering, ceiling, &owner, &KernelLog::open(true).host());
     // The bound is not rounded up to a number of this increment and offset, because the
     // configuration may have a different increment and offset. The record names no boot. Otherwise
     // a start in this boot would use the record's clock offsets as if a daemon had stored them.
@@ -156,7 +157,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     records.retain(|record| record.key() != wanted.key());
     records.push(wanted);
     store::write(&directory, &records)?;
-    locks.mark(&mark).map_err(|error| {
+    locks.mark(&mark).and(locks.mark_kin_back(&mark)).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;
     Ok(writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?)

@@ -144,8 +144,7 @@ settings! {
         fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
-        /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of
-        /// them.
+        /// The sources, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them.
         sources: Vec<SourceSettings>,
         /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
         /// its own.

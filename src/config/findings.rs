@@ -5,10 +5,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Settings;
+use super::daemon::rows_of_file;
 use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
 use super::value::{Value, excerpt};
 use snowbank_wire::one_line;
+
+/// The words of the TOML library for a key that a section has already.
+const DUPLICATE: &str = "duplicate key";
+
+/// Returns true for a line that begins with the name of a setting or of a section.
+fn is_of_configuration(line: &str) -> bool {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
+    let line = line.trim();
+    match line.trim_start_matches('[') {
+        section if section.len() < line.len() => is_name(section.trim_end_matches(']')),
+        _ => {
+            let key = line.split('=').next().unwrap_or_default().trim();
+            rows_of_file().any(|row| row.key == key)
+        }
+    }
+}
 
 /// The file, option or variable that values come from. The input gives mistakes their place.
 pub(super) enum Input<'i> {
@@ -92,9 +109,20 @@ impl Findings {
             }
             _ => "",
         };
-        let found = excerpt(line.trim());
-        let text =
-            format!("found `{found}`, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes");
+        let found = if is_of_configuration(line) {
+            format!("`{}`", excerpt(line.trim()))
+        } else {
+            // The file may be one of secrets, given as a configuration by mistake.
+            "a line".to_owned()
+        };
+        let text = if reason.contains(DUPLICATE) {
+            format!(
+                "found {found} a second time, allowed: once in each section; remove one, or move it: a line belongs to the \
+                 section above it, and what stands before the first section is the daemon's"
+            )
+        } else {
+            format!("found {found}, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes")
+        };
         self.mistake(origin, "", text);
     }
 

@@ -14,7 +14,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::identities::IdentitySettings;
 
-/// The longest token, in bytes: an AUTH request carries no more.
+/// The longest token, in bytes: a HELLO carries no more.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
 /// The prefix of a token that is given as its SHA-256, in hex.

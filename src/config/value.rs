@@ -21,6 +21,7 @@ use crate::fleet::{Endpoint, WrongEndpoint};
 use snowbank_id::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
 use snowbank_tls::names::CertificateName;
 use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+use snowbank_wire::hide_password;
 
 /// The longest stretch of a file that a message repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
@@ -93,7 +94,7 @@ impl<'v> Value<'v> {
     /// Returns the value as a message repeats it.
     fn found(self) -> String {
         match self.toml.get_ref() {
-            DeValue::String(text) => format!("{:?}", excerpt(text)),
+            DeValue::String(text) => format!("{:?}", excerpt(&hide_password(text))),
             DeValue::Integer(integer) => integer.to_string(),
             DeValue::Float(float) => float.to_string(),
             DeValue::Boolean(boolean) => boolean.to_string(),

@@ -1,15 +1,17 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
+use std::time::Duration;
+
 use super::{
-    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Resp, Step,
-    in_words, noeqd,
+    Ask, Conditions, Counts, Facts, FrontEnd, Greets, Http, IncrConnections, Memcached, Native, Noeqd, Resp,
+    Step, in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Settings, SourceSettings, Tokens};
 use crate::source::wait_queue::Refusal;
-use snowbank_client::protocol::reply::{self, Reply};
-use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 use snowbank_id::layout::UnixMicros;
+use snowbank_wire::reply::{self, Reply, WireIds};
+use snowbank_wire::{Hello, MAX_REQUEST_SIZE, Parsed, Request, VERSION, Welcome, request};
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;
@@ -21,6 +23,18 @@ pub(super) fn facts(asks_token: bool) -> Facts {
     settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS, &[]).expect("two tokens"));
     Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
+}
+
+/// A daemon without claims.
+struct Daemon;
+
+impl Greets for Daemon {
+    fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
+        let good_for = Duration::from_secs(1);
+        let claims = WireIds::new(&[]);
+        let welcome = Welcome { version: VERSION, good_for, max_count: MAX_COUNT, instance: 1, claims };
+        reply::encode_welcome(out, tag, &welcome);
+    }
 }
 
 /// Returns the conditions of a daemon that serves.
@@ -37,6 +51,7 @@ pub(super) fn conditions<'f>(
         wall: UnixMicros(1_000_000),
         incr_connections,
         counts: &|_| Counts::default(),
+        greets: &Daemon,
         rejection: None,
     }
 }
@@ -156,7 +171,7 @@ pub fn request_frames(data: &[u8]) {
                 return false;
             }
             Step::Ids { ask, .. } => {
-                let demand = Native.demand(bytes, ask.source, conditions.facts);
+                let demand = Native::default().demand(bytes, ask.source, conditions.facts);
                 assert!(demand >= ask.count);
             }
             Step::Skipped { .. } | Step::Answered { .. } | Step::Close { .. } => {}
@@ -166,25 +181,28 @@ pub fn request_frames(data: &[u8]) {
     });
 }
 
-/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that the
-/// message encodes to the same bytes.
+/// Returns whether the first message is a HELLO with one of the daemon's tokens. Checks that the
+/// message encodes to the same bytes, apart from a byte that is ignored.
 fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
         return false;
     };
     let mut encoded = Vec::new();
     match request {
-        Request::Next(next) => request::encode_next(&mut encoded, tag, &next),
+        Request::Next(next) => {
+            request::encode_next(&mut encoded, tag, &next).expect("a size within its limit");
+        }
         Request::Info => request::encode_info(&mut encoded, tag),
         Request::Ping(body) => {
             request::encode_ping(&mut encoded, tag, body).expect("a size within its limit")
         }
-        Request::Auth(token) => {
-            request::encode_auth(&mut encoded, tag, token).expect("a size within its limit")
+        Request::Hello(hello) => {
+            request::encode_hello(&mut encoded, tag, &hello).expect("a size within its limit");
+            encoded[17] = bytes[17];
         }
     }
     assert_eq!(encoded, bytes[..consumed]);
-    matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
+    matches!(request, Request::Hello(Hello { version: 1.., token }) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
 /// Checks that the answer is one whole frame. Its tag must be that of the message, or 0 if the end

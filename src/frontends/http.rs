@@ -31,9 +31,9 @@ use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets,
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::address::Address;
+use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {

@@ -21,7 +21,7 @@ use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, TokenExemption};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::protocol::MAX_REPLY_SIZE;
+use snowbank_wire::MAX_REPLY_SIZE;
 use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.

@@ -7,8 +7,9 @@ use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
-use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
-use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, Unencodable, request};
+use snowbank_wire::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
+use snowbank_wire::{Action, ErrorCode, ErrorReply, Fault, Hello, Next, Parsed, Request, Unencodable};
+use snowbank_wire::{VERSION, request};
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
@@ -21,7 +22,7 @@ pub(super) const ABOUT: About = About {
     // are 0.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection: |out, message| {
-        reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
+        reply::encode_error(out, 0, &ErrorReply::leave(ErrorCode::TooBusy, ASK_AGAIN_AFTER, message));
     },
 };
 
@@ -36,16 +37,47 @@ pub struct Form {
 
 /// The native protocol on one connection.
 #[derive(Debug, Default)]
-pub struct Native;
+pub struct Native {
+    /// The index of the source that the last request named. Most clients name the same source in
+    /// all requests, so its name is compared first.
+    last_source: usize,
+}
+
+/// The time after which a client may look for a daemon that stops. A restart takes about as long.
+const BACK_AFTER_STOP: Duration = Duration::from_millis(100);
+
+/// The time after which a client may ask again if the daemon does not know it.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The reason, for the client, why it is rejected without a token.
+const SEND_HELLO: &str = "this daemon asks for a token; send it in HELLO, first";
+
+impl Native {
+    /// Returns the index of the source that a NEXT names. Without a name, that is the first.
+    #[inline]
+    fn source_of(&mut self, name: &[u8], facts: &Facts) -> Option<usize> {
+        if name.is_empty() {
+            return Some(0);
+        }
+        if facts.sources.get(self.last_source).is_some_and(|last| last.as_bytes() == name) {
+            return Some(self.last_source);
+        }
+        self.look_up(name, facts)
+    }
+
+    #[cold]
+    fn look_up(&mut self, name: &[u8], facts: &Facts) -> Option<usize> {
+        let found = facts.sources.iter().position(|source| source.as_bytes() == name)?;
+        self.last_source = found;
+        Some(found)
+    }
+}
 
 impl Conditions<'_> {
-    /// Returns whether a NEXT is valid and can be passed to its source.
+    /// Returns whether a NEXT can be passed to its source, if that exists.
     #[inline]
-    fn allow(&self, next: &Next) -> bool {
-        self.session.is_authorized()
-            && !self.draining
-            && (1..=self.facts.max_count).contains(&next.count)
-            && usize::from(next.source) < self.facts.sources.len()
+    fn allow(&self, next: &Next<'_>) -> bool {
+        self.session.is_authorized() && !self.draining && (1..=self.facts.max_count).contains(&next.count)
     }
 
     /// Answers every request except an [allowed](Self::allow) NEXT. Returns the error code, if the
@@ -55,12 +87,16 @@ impl Conditions<'_> {
     #[inline(never)]
     fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
         if let Some((code, message)) = self.refusal(&request) {
-            reply::encode_error(out, tag, code, None, &message);
+            let error = match code {
+                ErrorCode::ShuttingDown => ErrorReply::leave(code, BACK_AFTER_STOP, &message),
+                _ => ErrorReply::tell(code, &message),
+            };
+            reply::encode_error(out, tag, &error);
             return Some(code);
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
-            Request::Auth(_) => reply::encode_ok(out, tag),
+            Request::Hello(_) => self.greets.welcome(tag, out),
             Request::Info => reply::encode_info(out, tag, &self.info_json()),
             // Every NEXT that comes here was refused above.
             Request::Next(_) => {}
@@ -69,18 +105,20 @@ impl Conditions<'_> {
     }
 
     /// Returns the error code and the message for a request that this connection or the daemon's
-    /// limits do not allow. Gives the token of an AUTH to the session.
+    /// limits do not allow. Gives the token of a HELLO to the session.
     fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
         let facts = self.facts;
         match request {
             Request::Ping(_) => None,
-            Request::Auth(token) => {
-                let denial = self.show_token(token).err()?;
-                Some((ErrorCode::Unauthorized, denial.to_string().into()))
+            Request::Hello(Hello { version: 0, .. }) => {
+                let message = format!("found version 0, this daemon speaks version {VERSION}");
+                Some((ErrorCode::Unsupported, message.into()))
             }
+            Request::Hello(_) if self.draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
+            Request::Hello(hello) => self.refuse_token(hello.token),
             _ if !self.session.is_authorized() => {
                 self.rejection = Some(NO_TOKEN.to_owned());
-                Some((ErrorCode::Unauthorized, "this daemon asks for a token; send AUTH first".into()))
+                Some((ErrorCode::Unauthorized, SEND_HELLO.into()))
             }
             Request::Info => None,
             Request::Next(_) if self.draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
@@ -90,13 +128,34 @@ impl Conditions<'_> {
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
             }
             Request::Next(next) => {
-                let found = next.source;
-                let last = facts.sources.len() - 1;
-                let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
-                Some((ErrorCode::UnknownSource, message.into()))
+                Some((ErrorCode::UnknownSource, unknown_source(next.source, facts).into()))
             }
         }
     }
+
+    /// Gives the token of a HELLO to the session, in place of an earlier one. Returns the refusal if
+    /// the daemon does not accept it.
+    fn refuse_token(&mut self, token: &[u8]) -> Option<(ErrorCode, Cow<'static, str>)> {
+        if !token.is_empty() {
+            let denial = self.show_token(token).err()?;
+            return Some((ErrorCode::Unauthorized, denial.to_string().into()));
+        }
+        self.session.forget_token(&self.facts.access);
+        if self.session.is_authorized() {
+            return None;
+        }
+        self.rejection = Some(NO_TOKEN.to_owned());
+        Some((ErrorCode::Unauthorized, SEND_HELLO.into()))
+    }
+}
+
+/// Returns the message for a name that no source has. The name may be any bytes.
+fn unknown_source(name: &[u8], facts: &Facts) -> String {
+    let name = match std::str::from_utf8(name) {
+        Ok(name) => format!("{name:?}"),
+        Err(_) => format!("\"{}\"", name.escape_ascii()),
+    };
+    format!("found source {name}, this daemon has {}", facts.sources.join(", "))
 }
 
 // Not inlined: few replies are lists, and inlining would make all others save more registers.
@@ -108,6 +167,23 @@ fn encode_list(
     rng: &mut fastrand::Rng,
 ) -> Result<(), Unencodable> {
     reply::encode_list_frame(out, tag, ids.ids(rng), ids.more)
+}
+
+/// Returns whether the daemon closes the connection after this answer.
+fn closes(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::Unauthorized | ErrorCode::ShuttingDown)
+}
+
+fn encode_words(out: &mut Vec<u8>, tag: u16, words: &Words) {
+    let unknown = match (words.action, words.code) {
+        (Action::Leave, ErrorCode::ShuttingDown) => BACK_AFTER_STOP,
+        (Action::Leave, _) => ASK_AGAIN_AFTER,
+        _ => Duration::ZERO,
+    };
+    let retry_after = words.retry_after.unwrap_or(unknown);
+    let error =
+        ErrorReply { action: words.action, retry_after, ..ErrorReply::tell(words.code, &words.message) };
+    reply::encode_error(out, tag, &error);
 }
 
 impl FrontEnd for Native {
@@ -126,27 +202,32 @@ impl FrontEnd for Native {
                 } else {
                     &format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
                 };
-                reply::encode_error(out, 0, ErrorCode::Malformed, None, message);
+                reply::encode_error(out, 0, &ErrorReply::tell(ErrorCode::Malformed, message));
                 conditions.rejection = Some(reason);
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
             Parsed::Frame { content: Err(fault), tag, consumed } => {
-                reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
-                Step::Answered { consumed, error: Some(fault.code()) }
-            }
-            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if conditions.allow(&next) => {
-                let form = Form { tag, explicit: next.explicit };
-                let source = next.source.into();
-                let count = next.count.into();
-                Step::Ids {
-                    consumed,
-                    ask: Ask { source, count, wait_ms: next.wait.limit_ms(), partial: next.partial },
-                    form,
+                let code = fault.code();
+                reply::encode_error(out, tag, &ErrorReply::tell(code, &fault.to_string()));
+                if fault == Fault::Magic {
+                    conditions.rejection = Some(fault.to_string());
+                    return Step::Close { error: Some(code) };
                 }
+                Step::Answered { consumed, error: Some(code) }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
+                if let Request::Next(next) = request
+                    && conditions.allow(&next)
+                    && let Some(source) = self.source_of(next.source, conditions.facts)
+                {
+                    let form = Form { tag, explicit: next.explicit };
+                    let count = next.count.into();
+                    let ask = Ask { source, count, wait_ms: next.wait.limit_ms(), partial: next.partial };
+                    return Step::Ids { consumed, ask, form };
+                }
+                let is_hello = matches!(request, Request::Hello(_));
                 match conditions.answer(request, tag, out) {
-                    error @ Some(code) if code.closes() => Step::Close { error },
+                    error @ Some(code) if is_hello || closes(code) => Step::Close { error },
                     error => Step::Answered { consumed, error },
                 }
             }
@@ -154,13 +235,14 @@ impl FrontEnd for Native {
     }
 
     fn demand(&self, mut bytes: &[u8], source: usize, facts: &Facts) -> u64 {
+        let named = facts.sources[source].as_bytes();
         let mut demand = 0;
         for _ in 0..LOOK_AHEAD {
             let Parsed::Frame { content, consumed, .. } = request::parse(bytes) else {
                 break;
             };
             if let Ok(Request::Next(next)) = content
-                && usize::from(next.source) == source
+                && (next.source == named || next.source.is_empty() && source == 0)
                 && next.count <= facts.max_count
             {
                 demand += u64::from(next.count);
@@ -190,10 +272,10 @@ impl FrontEnd for Native {
     }
 
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
-        reply::encode_error(out, 0, words.code, words.retry_after, &words.message);
+        encode_words(out, 0, words);
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
-        reply::encode_error(out, form.tag, words.code, words.retry_after, &words.message);
+        encode_words(out, form.tag, words);
     }
 }

@@ -8,7 +8,7 @@ use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step,
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
 use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.

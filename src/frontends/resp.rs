@@ -23,8 +23,8 @@ use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 use snowbank_wire::address::Address;
+use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {

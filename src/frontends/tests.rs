@@ -2,8 +2,8 @@ use super::*;
 use crate::access::Rules;
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
-use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Wait, request};
 use snowbank_id::layout::{Layout, Position, WorkerSet};
+use snowbank_wire::{MAX_REPLY_SIZE, Next, Wait, request};
 
 #[test]
 fn random_fields_never_carry_into_the_sequence() {
@@ -66,10 +66,11 @@ fn frames_of_all_front_ends_fit_the_queues() {
         match protocol {
             Protocol::Native => {
                 for explicit in [false, true] {
+                    let source = b"";
                     let next =
-                        Next { count: 1_000_000, source: 0, wait: Wait::DEFAULT, explicit, partial: false };
+                        Next { count: 1_000_000, source, wait: Wait::DEFAULT, explicit, partial: false };
                     let mut bytes = Vec::new();
-                    request::encode_next(&mut bytes, 1, &next);
+                    request::encode_next(&mut bytes, 1, &next).expect("a short name");
                     assert_frames_fit::<Native>(&bytes, explicit);
                 }
             }

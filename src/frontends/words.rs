@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::access::TooFast;
 use crate::source::wait_queue::Refusal;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::{Action, ErrorCode};
 
 /// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ impl From<Refusal> for Reason {
 pub struct Words {
     /// The code, by which programs distinguish refusals.
     pub code: ErrorCode,
+    /// What the client is to do.
+    pub action: Action,
     /// The time after which the client may ask again. `None`: never, or at an unknown time.
     pub retry_after: Option<Duration>,
     /// The reason, for people.
@@ -46,6 +48,10 @@ impl Words {
         format!("{code} {retry}{}", self.message)
     }
 }
+
+/// A client that gets its IDs within this time asks again here. For a longer time, it asks another
+/// daemon, which may be idle.
+const STAY_FOR: Duration = Duration::from_millis(100);
 
 /// Returns a time in whole milliseconds, rounded up, so that a client that waits that long does not
 /// retry too early.
@@ -71,7 +77,7 @@ pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Optio
         Reason::Denied => {
             let message =
                 format!("identity {identity} may not draw from source {source}; ask for another source");
-            Words { code: ErrorCode::UnknownSource, retry_after: None, message }
+            Words { code: ErrorCode::UnknownSource, action: Action::Tell, retry_after: None, message }
         }
     }
 }
@@ -143,7 +149,12 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
         ),
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     };
-    Words { code, retry_after, message }
+    let action = match (code, retry_after) {
+        (ErrorCode::Exhausted, None) => Action::Tell,
+        (ErrorCode::Exhausted, Some(after)) if after <= STAY_FOR => Action::Stay,
+        _ => Action::Leave,
+    };
+    Words { code, action, retry_after, message }
 }
 
 fn lost(source: &str) -> String {
@@ -161,5 +172,7 @@ fn rate_refusal(too_fast: TooFast, identity: &str, longer_or_fewer: &str) -> Wor
         Some(_) => format!("{rate} are used up; ask again later, {longer_or_fewer}"),
         None => format!("{rate} never yield that many within that wait; {longer_or_fewer}"),
     };
-    Words { code: ErrorCode::Exhausted, retry_after, message }
+    // Another daemon would give the client no more, because the rate is the client's own.
+    let action = if retry_after.is_some() { Action::Stay } else { Action::Tell };
+    Words { code: ErrorCode::Exhausted, action, retry_after, message }
 }

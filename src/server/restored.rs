@@ -10,8 +10,10 @@
 //!
 //! A ticket source with a counter of its own loses its grant for good, because no clock shows which
 //! numbers another copy of the machine has handed out. The state records that the counter is
-//! unknown. The daemon then does not start with this counter until the operator runs `snowbank
-//! ticket set`.
+//! unknown, and so does the mark in the counter's lock, which waits for no disk. The daemon then does
+//! not start with this counter until the operator runs `snowbank ticket set`. A start also looks
+//! back in the log: a restore that was announced since the counter was last started or set counts,
+//! even if no daemon noticed it.
 
 mod kernel_log;
 
@@ -25,6 +27,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use self::kernel_log::{Heard, hear_log};
+use crate::ceiling::HostIdentity;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 
@@ -32,7 +35,7 @@ pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
 /// The kernel's log. The daemon notices announcements that come after the log was opened.
 #[derive(Debug)]
-pub(crate) struct KernelLog {
+pub struct KernelLog {
     /// The log's name: standard input, or the path of the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
@@ -44,7 +47,7 @@ pub(crate) struct KernelLog {
 impl KernelLog {
     /// Opens the log at its end. If `looks_back`, first looks for the last announcement that the
     /// log already has.
-    pub(crate) fn open(looks_back: bool) -> KernelLog {
+    pub fn open(looks_back: bool) -> KernelLog {
         let (place, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
         KernelLog { place, log, last }
@@ -54,6 +57,18 @@ impl KernelLog {
     /// snapshot. Only a restore that was in the log when the log was opened counts.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
+    }
+
+    /// Returns this machine, with its life if the log can be read.
+    pub fn host(&self) -> HostIdentity {
+        let here = HostIdentity::here();
+        let life = here.boot.as_deref().filter(|_| self.log.is_ok()).map(|boot| self.life_of(boot));
+        HostIdentity { life, ..here }
+    }
+
+    /// Returns true if the log has a restore that came after this life, in the same boot.
+    pub(crate) fn has_restore_since(&self, life: &str, boot: &str) -> bool {
+        self.last.is_some() && life.starts_with(boot) && life != self.life_of(boot)
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
 //! - `limits`: holds a client to its sources and its rate.
 //! - `backlog`: the IDs of a reply that is longer than a frame.
+//! - `welcome`: the WELCOME that answers a client's HELLO.
 //! - `ticker`: hands IDs to the requests that wait for them.
 //! - `scheduler`: prevents connections that send or receive much from delaying other connections.
 
@@ -26,3 +27,4 @@ pub(crate) mod scheduler;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn;
+mod welcome;

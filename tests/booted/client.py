@@ -27,7 +27,7 @@ answered_at = []
 
 
 def next_frame(count, tag):
-    return struct.pack("<IBBHIHH", 12, 0x01, 0, tag, count, 0, 0xFFFF)
+    return struct.pack("<IBBHIH", 10, 0x01, 0, tag, count, 0xFFFF)
 
 
 def take(body):

@@ -35,13 +35,13 @@ fn send_one_of_each(daemon: &Daemon) -> f64 {
     // The connections stay open, so that all shards serve.
     let mut wires: Vec<_> = (0..10).map(|_| daemon.connect()).collect();
     wires.iter_mut().for_each(|wire| drop(wire.next(Ask::of(7))));
-    wire.next(Ask::of(3).source(1));
+    wire.next(Ask::of(3).source("slow"));
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
-    let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
+    let some = wire.next(Ask::of(4_000).source("slow").wait_ms(0).flags(wire::PARTIAL)).id_count();
     let some = some.expect("an idle source has some IDs") as f64;
     assert!((1.0..4_000.0).contains(&some));
     // These requests ask for more IDs than the source has, and allow no wait.
-    let never = Ask::of(4_000).source(1).wait_ms(0).bytes();
+    let never = Ask::of(4_000).source("slow").wait_ms(0).bytes();
     for (request, tag, code) in [
         (never.clone(), 0, wire::EXHAUSTED),
         (never, 0, wire::EXHAUSTED),
@@ -49,7 +49,7 @@ fn send_one_of_each(daemon: &Daemon) -> f64 {
         // With PARTIAL the daemon may send fewer IDs, but it still refuses a count above
         // `max_count`.
         (Ask::of(5_001).flags(wire::PARTIAL).bytes(), 0, wire::BAD_COUNT),
-        (Ask::of(1).source(9).bytes(), 0, wire::UNKNOWN_SOURCE),
+        (Ask::of(1).source("nine").bytes(), 0, wire::UNKNOWN_SOURCE),
         (wire::frame(0x01, 0, 1, &[1, 2, 3]), 1, wire::MALFORMED),
         (wire::frame(0x55, 0, 1, &[]), 1, wire::UNSUPPORTED),
     ] {
@@ -106,13 +106,13 @@ fn a_request_that_waits_is_counted_and_timed() {
     // This request would wait for most of a minute. The reset of its connection ends the wait, and
     // the daemon does not count the request as answered.
     let mut gone = daemon.connect();
-    gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
+    gone.send(&Ask::of(800).source("slow").wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));
     socket2::SockRef::from(gone.tcp()).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     drop(gone);
     poll("the end of the wait", || (waiting() == 0.0).then_some(()));
     // Asks for more IDs than two ticks have, so the request waits.
-    assert_eq!(daemon.connect().next(Ask::of(48).source(1).wait_ms(30_000)).id_count(), Some(48));
+    assert_eq!(daemon.connect().next(Ask::of(48).source("slow").wait_ms(30_000)).id_count(), Some(48));
     let samples = scrape_after(&daemon, 1.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
     assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 1.0);

@@ -7,12 +7,14 @@ use snowbank::access::{self, Session};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::frontends::{Conditions, Counts, Facts, FrameIds, FrontEnd, IncrConnections, Native, Step};
+use snowbank::frontends::{
+    Conditions, Counts, Facts, FrameIds, FrontEnd, Greets, IncrConnections, Native, Step,
+};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::protocol::{Next, Wait, request};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_wire::{Next, Wait, request};
 
 /// The number of requests in one wake-up.
 const DEEP: usize = 16;
@@ -35,6 +37,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
         counts: &|_| Counts::default(),
+        greets: &Silent,
         rejection: None,
     };
     while let Step::Ids { consumed, ask, form } =
@@ -57,6 +60,13 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     }
     assert_eq!(at, input.len(), "every request is answered");
     shard.top_up();
+}
+
+/// Greets nobody.
+struct Silent;
+
+impl Greets for Silent {
+    fn welcome(&self, _: u16, _: &mut Vec<u8>) {}
 }
 
 /// The buffers that turns share.
@@ -85,10 +95,10 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     let facts = Facts::new(&settings, Vec::new(), access::Rules::default());
     let session = Session::new(&facts.access, 0, None, true);
-    let mut scratch = Scratch { front: Native, session, runs: Vec::new(), output: Vec::new() };
+    let mut scratch = Scratch { front: Native::default(), session, runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
-    let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
-    (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
+    let next = Next { count, source: b"", wait: Wait::DEFAULT, explicit: false, partial: false };
+    (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next).expect("a short name"));
 
     // The first `TURNS` turns are not measured, because the buffers grow in them. With this pause
     // between turns, the requests use half of the layout's rate, so no request waits.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::secure::{Authority, write_secret};
 use crate::support::program::{Said, program};
 use crate::support::wire::{self, UNAUTHORIZED};
-use crate::support::{Ask, Reply, Setup};
+use crate::support::{Ask, Setup};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
@@ -29,15 +29,15 @@ fn a_missing_or_wrong_token_closes_the_connection() {
     let daemon = with_token_file(&path).start();
     let requests = [
         ("NEXT first", Ask::of(1).tag(7).bytes()),
-        ("a wrong token", wire::auth(7, b"third-token")),
-        ("two tokens", wire::auth(7, b"first-token\nsecond-token")),
+        ("a wrong token", wire::hello(7, b"third-token")),
+        ("two tokens", wire::hello(7, b"first-token\nsecond-token")),
     ];
     for (what, request) in requests {
         let mut wire = daemon.connect();
         wire.assert_open();
         // The daemon must not serve the requests that follow this request in the same write.
         let mut bytes = request;
-        bytes.extend_from_slice(&wire::auth(8, b"first-token"));
+        bytes.extend_from_slice(&wire::hello(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
         wire.send(&bytes);
         let message = wire.reply().assert_error(7, UNAUTHORIZED);
@@ -45,10 +45,10 @@ fn a_missing_or_wrong_token_closes_the_connection() {
         wire.assert_closed();
     }
     assert!(!daemon.log().contains("first-token"), "the log shows a token");
-    // A second AUTH with a wrong token closes an authorized connection.
+    // A second HELLO with a wrong token closes an authorized connection.
     let mut wire = daemon.connect();
-    assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
-    wire.call(&wire::auth(2, b"wrong")).assert_error(2, UNAUTHORIZED);
+    wire.call(&wire::hello(1, b"second-token")).welcome();
+    wire.call(&wire::hello(2, b"wrong")).assert_error(2, UNAUTHORIZED);
     wire.assert_closed();
 }
 
@@ -60,7 +60,7 @@ fn a_refused_unix_socket_peer_is_logged_with_its_process() {
     let setup = Setup::bare().config(&format!("auth.token_file = \"{}\"", path.display()));
     let listener = format!("unix:{}", setup.path("socket").display());
     let daemon = setup.option("--listen", listener).start();
-    daemon.connect().call(&wire::auth(1, b"wrong")).assert_error(1, UNAUTHORIZED);
+    daemon.connect().call(&wire::hello(1, b"wrong")).assert_error(1, UNAUTHORIZED);
     daemon.assert_logs(&format!("peer=process {} of user ", std::process::id()));
 }
 

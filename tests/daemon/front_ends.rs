@@ -34,9 +34,9 @@ pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
     FrontEnd {
         protocol: "listen",
         asks: |source, count, token| {
-            let auth = if token.is_empty() { vec![] } else { wire::auth(1, token.as_bytes()) };
-            let ask = Ask::of(count as u32).source(u16::from(source == "slow"));
-            [auth, ask.wait_ms(9_000).flags(EXPLICIT).bytes()].concat()
+            let hello = if token.is_empty() { vec![] } else { wire::hello(1, token.as_bytes()) };
+            let ask = Ask::of(count as u32).source(source);
+            [hello, ask.wait_ms(9_000).flags(EXPLICIT).bytes()].concat()
         },
         ids: ids_of_frames,
         full: &["the daemon has all its 1 connections"],

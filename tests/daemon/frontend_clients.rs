@@ -80,7 +80,8 @@ fn await_far_ceilings(daemon: &Daemon) {
     let mut wire = daemon.connect();
     let began = Instant::now();
     poll("IDs of both sources", || {
-        let have_ids = [0, 1].map(|source| wire.next(Ask::of(1).source(source)).id_count().is_some());
+        let have_ids =
+            ["fast", "slow"].map(|source| wire.next(Ask::of(1).source(source)).id_count().is_some());
         (have_ids == [true; 2] && began.elapsed() > Duration::from_secs(1)).then_some(())
     });
 }

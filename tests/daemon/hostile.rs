@@ -160,7 +160,7 @@ fn closed_connections_leave_no_open_files() {
                         let mut wire = daemon.connect();
                         let how = random.below(4);
                         if how > 0 {
-                            let _ = wire.try_send(&Ask::of(3).bytes()[..5 * how as usize]);
+                            let _ = wire.try_send(&Ask::of(3).bytes()[..4 * how as usize]);
                         }
                         if how == 2 {
                             // The connection closes with a reset.

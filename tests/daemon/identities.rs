@@ -23,8 +23,8 @@ const PLAIN: &str = "plain-token-0123456789";
 /// The hash of [`ORDERS`], as `printf TOKEN | sha256sum` prints it.
 const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1aec444fd508f0";
 
-const FAST: u16 = 0;
-const SLOW: u16 = 1;
+const FAST: &str = "fast";
+const SLOW: &str = "slow";
 
 fn identity(name: &str, settings: &str) -> String {
     format!("[[identities]]\nname = \"{name}\"\n{settings}\n")
@@ -123,7 +123,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     assert_revoked(&mut billing);
     assert_revoked(&mut orders);
     assert_eq!(plain.next(Ask::of(1)).ids().len(), 1);
-    daemon.connect().call(&wire::auth(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
+    daemon.connect().call(&wire::hello(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1)).ids().len(), 1);
     daemon.assert_logs("after a reload: the daemon no longer accepts this token");
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::http::{sample, scrape};
-use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, frame};
+use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNKNOWN_SOURCE, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
@@ -25,7 +25,12 @@ fn malformed_frames_are_answered_as_in_the_test_vectors() {
         wire.send(&wire::ping(1, b"before"));
         wire.send(&wire::bytes_of_hex(hex));
         assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()), "{name}");
-        let expected = if code == "malformed" { MALFORMED } else { UNSUPPORTED };
+        let expected = match code {
+            "malformed" => MALFORMED,
+            "unsupported" => UNSUPPORTED,
+            "bad_count" => BAD_COUNT,
+            _ => UNKNOWN_SOURCE,
+        };
         wire.reply().assert_error(tag.parse().expect("a tag"), expected);
         match connection {
             "closed" => wire.assert_closed(),
@@ -154,7 +159,7 @@ fn silent_connections_are_closed_only_after_idle_timeout() {
     let mut waits = daemon.connect();
     // The client of this connection waits for a reply, so the connection may be silent for longer
     // than the timeout.
-    waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
+    waits.send(&Ask::of(128).source("slow").wait_ms(30_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();
     assert_eq!(waits.reply().id_count(), Some(128));

@@ -102,6 +102,13 @@ fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
     }
     set_mode(&locks, 0o700);
     machine.start("").stop();
+    // In an open directory others could replace the lock directory, in a sticky one they could not.
+    let above = locks.parent().expect("a directory").to_owned();
+    set_mode(&above, 0o777);
+    machine.setup("").end().assert_refusal(&[above.to_str().expect("text"), "(mode 777)", "chmod o-w"]);
+    set_mode(&above, 0o1777);
+    machine.start("").stop();
+    set_mode(&above, 0o700);
     let real = machine.path("real");
     fs::rename(&locks, &real).expect("renamed");
     symlink(&real, &locks).expect("linked");

@@ -29,7 +29,7 @@ fn daemon() -> Daemon {
     let daemon = setup.start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(7));
-    wire.next(Ask::of(1).source(1));
+    wire.next(Ask::of(1).source("slow"));
     daemon
 }
 

@@ -11,7 +11,7 @@ use crate::support::{Ask, Daemon, Setup, each_case};
 const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 /// Draws a batch, checks that all its IDs are above `highest`, and returns the last ID.
-fn draw(daemon: &Daemon, source: u16, highest: u64) -> u64 {
+fn draw(daemon: &Daemon, source: &str, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000).source(source).wait_ms(9_000)).runs();
     assert!(runs[0].first > highest, "{} is not above {highest}", runs[0].first);
     runs[runs.len() - 1].last()
@@ -34,7 +34,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
     let setup =
         || Setup::configured(SOURCES).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
     let daemon = setup().start();
-    draw(&daemon, 0, 0);
+    draw(&daemon, "ids", 0);
     // The first start has already reserved the space for the next start.
     drop(daemon);
     disk.fill();
@@ -46,8 +46,8 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         while Instant::now() < until {
             // In relaxed order a connection on another shard may get lower IDs. So IDs are compared
             // only with those of earlier lives.
-            for source in [0, 1] {
-                let last = draw(&daemon, source as u16, before[source]);
+            for (source, name) in ["ids", "orders"].into_iter().enumerate() {
+                let last = draw(&daemon, name, before[source]);
                 highest[source] = highest[source].max(last);
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -50,7 +50,7 @@ fn a_hundred_reloads_under_load_disturb_no_request() {
                 assert_reloaded(&daemon, &toml(round), &["limits.max_count: "]);
                 let mut wire = daemon.connect();
                 for index in 0..=10 {
-                    let found = wire.next(Ask::of(3).source(index as u16).wait_ms(10_000)).runs();
+                    let found = wire.next(Ask::of(3).source(&format!("s{index}")).wait_ms(10_000)).runs();
                     assert_eq!(twitter_worker(found[0].first), index as u64);
                     runs.extend(found);
                 }
@@ -111,7 +111,7 @@ fn a_stop_obeys_the_drain_timeout_of_the_last_reload() {
     let toml = |drain: &str| format!("[limits]\ndrain_timeout = \"{drain}\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml("1h")).start();
     let mut waiting = daemon.connect();
-    waiting.send(&[wire::ping(1, b""), Ask::of(96).source(1).wait_ms(60_000).bytes()].concat());
+    waiting.send(&[wire::ping(1, b""), Ask::of(96).source("slow").wait_ms(60_000).bytes()].concat());
     assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
     assert_reloaded(&daemon, &toml("100ms"), &["limits.drain_timeout: \"1h\" -> \"100ms\""]);
     daemon.signal(Signal::TERM);

@@ -89,7 +89,7 @@ fn info_has_exactly_the_keys_of_the_protocol() {
         "protocol": 1, "version": env!("CARGO_PKG_VERSION"), "max_count": 1_000_000, "order": "strict",
         "burst_window_ms": BURST_WINDOW_MS, "max_ahead_ms": MAX_AHEAD_MS,
         "sources": [{
-            "index": 0, "name": "default", "kind": "snowflake", "layout": layout, "worker_ids": [0, 1, 2],
+            "name": "default", "kind": "snowflake", "layout": layout, "worker_ids": [0, 1, 2],
             "per_second": 3 * 4_096_000,
         }],
     });
@@ -125,7 +125,7 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
     let request = |tag: u16| match tag % 7 {
         0 => wire::ping(tag, &tag.to_be_bytes()),
         1 => wire::info(tag),
-        2 => wire::auth(tag, b"no need"),
+        2 => wire::hello(tag, b"no need"),
         3 => Ask::of(0).tag(tag).bytes(),
         4 => Ask::of(5).tag(tag).flags(EXPLICIT).bytes(),
         size => Ask::of(u32::from(size) * 10).tag(tag).bytes(),
@@ -138,7 +138,9 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
         assert_eq!(reply.tag(), tag);
         match (tag % 7, &reply) {
             (0, Reply::Pong(_, body)) => assert_eq!(*body, tag.to_be_bytes()),
-            (1, Reply::Info(..)) | (2, Reply::Ok(_)) | (3, Reply::Error { code: wire::BAD_COUNT, .. }) => {}
+            (1, Reply::Info(..))
+            | (2, Reply::Welcome(..))
+            | (3, Reply::Error { code: wire::BAD_COUNT, .. }) => {}
             (4, Reply::List(_, ids)) => assert_eq!(ids.len(), 5),
             (size @ 5.., Reply::Runs(..)) => assert_eq!(reply.id_count(), Some(u64::from(size) * 10)),
             _ => panic!("tag {tag} got {reply:?}"),
@@ -150,4 +152,27 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
         }
     }
     wire.assert_open();
+}
+
+/// Without keepalive, the connection of a machine that vanished would stay for ever.
+#[test]
+fn silent_connections_are_probed_by_the_kernel() {
+    let daemon = Setup::new().start();
+    let _wire = daemon.connect();
+    let port = format!(":{:04X}", daemon.tcp().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // The columns: number, local address, peer's address, state (01: established), queues, timer.
+    let timers: Vec<&str> =
+        rows.filter(|row| row[1].ends_with(&port) && row[3] == "01").map(|row| row[5]).collect();
+    assert!(!timers.is_empty() && timers.iter().all(|timer| timer.starts_with("02:")), "{timers:?}");
+}
+
+/// The daemon's memory has tokens and keys.
+#[test]
+fn a_daemon_leaves_no_core() {
+    let daemon = Setup::new().start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.id())).expect("/proc is there");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["1", "1"], "{core}");
 }

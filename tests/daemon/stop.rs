@@ -25,7 +25,8 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         idle.assert_open();
         silent.assert_open();
         // This request waits, because it is for more IDs than the source has before the signal.
-        waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
+        waiting
+            .send(&[wire::ping(1, b""), Ask::of(64).tag(2).source("slow").wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
         let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
@@ -67,7 +68,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
     // The source needs a minute for these IDs. If the stop took as long, there would be no refusal.
-    let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
+    let ask = Ask::of(16 * 60).source("slow").wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     let mut half = daemon.connect();
     half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());

@@ -283,16 +283,47 @@ fn an_ended_counter_beside_a_layout_starts_again_after_a_stop() {
     let machine = counted_from("10");
     let toml = format!("[[sources]]\nname = \"ids\"\n\n{ORDERS}maximum = 12\n");
     let daemon = machine.start(&toml);
-    assert_eq!(daemon.connect().next(Ask::of(2).source(1)).ids(), [11, 12]);
+    assert_eq!(daemon.connect().next(Ask::of(2).source("orders")).ids(), [11, 12]);
     daemon.stop();
     for _ in 0..2 {
         let daemon = machine.start(&toml);
         daemon.draw_one();
-        let ended = daemon.connect().next(Ask::of(1).source(1));
+        let ended = daemon.connect().next(Ask::of(1).source("orders"));
         assert_eq!(ended.error().0, EXHAUSTED);
         daemon.stop();
     }
     let raised = toml.replace("maximum = 12", "maximum = 13");
-    let ids = machine.start(&raised).connect().next(Ask::of(1).source(1)).ids();
+    let ids = machine.start(&raised).connect().next(Ask::of(1).source("orders")).ids();
     assert_eq!(ids, [13], "the counter's bound stayed its own");
+}
+
+/// The kernel reports that the machine was restored from a snapshot, while the disk hangs. The
+/// daemon is killed before it can store that.
+#[test]
+fn a_restore_is_remembered_although_the_disk_hangs() {
+    let machine = counted_from("0");
+    let disk = machine.disk();
+    let start = || disk.under_with_log(machine.setup(ORDERS));
+    let set = |value| disk.run_with_log(&machine.path(""), &["ticket", "set", "orders", value]).printed();
+    let refused = ["\"orders\"", "restored from a snapshot", "ticket set orders VALUE"];
+    let mut daemon = start().start();
+    assert_eq!(next(&daemon, 1), [1]);
+    disk.order("sync stall 600000");
+    disk.report_restore(411);
+    let mut wire = daemon.connect();
+    poll("a refusal", || (wire.next(Ask::of(1)).id_count().is_none()).then_some(()));
+    daemon.kill();
+    disk.works();
+    start().end().assert_refusal(&refused);
+
+    // The log alone shows it: nothing had time to write a mark. It is stored before the log ends.
+    set("5000");
+    start().start().kill();
+    std::fs::remove_dir_all(machine.path("locks")).expect("the mark is gone");
+    disk.report_restore(500);
+    start().end().assert_refusal(&refused);
+    std::fs::remove_file(machine.path("orders.log")).ok();
+    machine.setup(ORDERS).end().assert_refusal(&refused);
+    set("9000");
+    assert_eq!(next(&start().start(), 1), [9_001]);
 }

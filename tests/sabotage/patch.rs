@@ -42,8 +42,9 @@ pub(crate) struct Library {
 }
 
 /// The shipped libraries. The daemon's is the last, because its tests have no prefix.
-const LIBRARIES: [Library; 6] = [
+const LIBRARIES: [Library; 7] = [
     Library { package: "snowbank-client", prefix: "snowbank_client::", sources: "clients/rust/src" },
+    Library { package: "snowbank-wire", prefix: "snowbank_wire::", sources: "crates/snowbank-wire/src" },
     Library { package: "snowbank-id", prefix: "snowbank_id::", sources: "crates/snowbank-id/src" },
     Library { package: "snowbank-core", prefix: "snowbank_core::", sources: "crates/snowbank-core/src" },
     Library { package: "snowbank-state", prefix: "snowbank_state::", sources: "crates/snowbank-state/src" },

@@ -27,7 +27,7 @@ fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
 /// Polls the keeper, and makes the writes that it starts.
 fn settle(ceilings: &mut Ceilings) {
     for _ in 0..4 {
-        for write in ceilings.keeper.poll(START).writes {
+        for write in ceilings.poll(START).writes {
             let outcome = ceilings.write(&write);
             ceilings.written(outcome, START);
         }
@@ -77,6 +77,24 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     assert_eq!(daemon.draw_one(), 5_001);
     daemon.stop();
     assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "a later start continues");
+}
+
+/// The disk hangs, so the writes of the keeper never end, until the process is killed.
+#[test]
+fn a_kill_when_restored_with_a_hanging_disk_leaves_the_counter_refused() {
+    let _alone = alone_with_locks();
+    let machine = Machine::new();
+    let settings = settings();
+    set(&machine, "0");
+    let mut ceilings = start(&machine, &settings).expect("it starts");
+    assert_eq!(claims(&ceilings), [true, true]);
+    ceilings.keeper.sources().for_each(|source| source.record_restored());
+    ceilings.poll(START);
+    drop(ceilings);
+    let refused = start(&machine, &settings).map(drop).expect_err("no operator has set the counter");
+    assert!(refused.contains("restored from a snapshot"), "{refused}");
+    set(&machine, "5000");
+    assert_eq!(claims(&start(&machine, &settings).expect("it is set")), [true, true]);
 }
 
 #[test]

@@ -63,8 +63,8 @@ serve() {
 }
 serve 2>&1 | cat &
 STEP
-client draw 127.0.0.1:7660 0 &
-client draw 127.0.0.1:7660 1 &
+client draw 127.0.0.1:7660 ids &
+client draw 127.0.0.1:7660 orders &
 sleep 1000
 "#;
 
@@ -116,7 +116,6 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
 
 /// Runs in the guest: draws from a source forever, and prints the replies.
 pub(crate) fn draw(address: &str, source: &str) {
-    let source = source.parse().expect("an index");
     let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
     let ask = Ask::of(count).source(source).wait_ms(500).bytes();
     loop {

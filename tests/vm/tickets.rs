@@ -11,7 +11,8 @@ use crate::check;
 use crate::guest::{Said, connect, wall_us};
 use crate::support::wire::{Ask, NO_CEILING, Reply};
 
-const SOURCE: u16 = 1;
+/// The name of the ticket source.
+const SOURCE: &str = "orders";
 /// If no number comes for this long, the counter has stopped. The syncs of ceilings take far less.
 const REFUSED_FOR_US: i64 = 5_000_000;
 /// The exit code of a start that needs an operator.

@@ -32,10 +32,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// The address of a daemon: any [`Address`](crate::address::Address) whose port is not 0.
-pub use crate::address::Address as Endpoint;
-/// The error for a text that is not an [`Endpoint`].
-pub use crate::address::AddressError as BadEndpoint;
 pub use ask::BatchCall;
 pub use batch::Batch;
 pub use error::{Error, Refusal};
@@ -43,13 +39,17 @@ pub use ids::{Ids, IdsOptions, NextId, SharedIds};
 pub use options::{ClientOptions, SourceChoice};
 #[cfg(feature = "tls")]
 pub use snowbank_tls::ClientFiles as TlsFiles;
+/// The address of a daemon: any [`Address`](snowbank_wire::address::Address) whose port is not 0.
+pub use snowbank_wire::address::Address as Endpoint;
+/// The error for a text that is not an [`Endpoint`].
+pub use snowbank_wire::address::AddressError as BadEndpoint;
 
 use call::{Call, Deadline};
 use exchange::Exchange;
 use shared::Shared;
 
-use crate::protocol::Info;
-use crate::protocol::collect::InfoCollector;
+use snowbank_wire::Info;
+use snowbank_wire::collect::InfoCollector;
 
 /// The capacity of the queue of calls. While there is no connection, there is room for twice as
 /// many calls. Any further call waits for room, at most until its deadline.

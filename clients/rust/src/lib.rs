@@ -28,7 +28,7 @@
 //! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time
 //!   span.
 //! - [`mod@format`] writes IDs as strings, such as UUIDs or short keys, and reads them back.
-//! - [`protocol`] is the wire format, for programs that speak it themselves.
+//! - The crate `snowbank-wire` is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries, failover
 //! All of Snowbank's clients follow the same rules, which the section "What a client does" of
@@ -59,10 +59,6 @@
 #![forbid(unsafe_code)]
 
 mod client;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
-pub mod protocol;
 
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
@@ -73,4 +69,4 @@ pub use client::{
 #[doc(inline)]
 pub use snowbank_id::{format, layout};
 #[doc(inline)]
-pub use snowbank_wire::address;
+pub use snowbank_wire::{ErrorCode, Info};

@@ -49,6 +49,12 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
+    /// Returns whether IDs may be handed out: a ceiling was granted, and the grant was not taken away
+    /// since.
+    pub fn is_in_force(&self) -> bool {
+        self.ceiling() > Position(0)
+    }
+
     /// Returns how often the grant was taken away. A thread that keeps claimed positions must read
     /// this count before the [ceiling](Grant::ceiling). So the thread never pairs a new count with
     /// an old ceiling.

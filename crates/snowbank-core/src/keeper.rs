@@ -326,9 +326,12 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the sources whose grant is lost for good.
+    /// Returns the sources whose grant is lost for good because the machine was restored. Empty once
+    /// another process may have the worker IDs or the state, because nothing is written then.
     pub fn restored(&self) -> Vec<usize> {
-        (0..self.sources.len()).filter(|&index| self.sources[index].source().grant().is_lost()).collect()
+        let is_restored =
+            |&index: &usize| self.lost.is_none() && self.sources[index].source().grant().is_lost();
+        (0..self.sources.len()).filter(is_restored).collect()
     }
 
     /// Takes the outcome of a write, and raises each grant to the lowest ceiling that all writers

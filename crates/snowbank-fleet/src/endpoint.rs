@@ -19,7 +19,7 @@ pub struct Endpoint {
 
 /// The error for a text that is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("found {0:?}, allowed: {forms}", forms = forms())]
+#[error("found {:?}, allowed: {forms}", snowbank_wire::hide_password(.0), forms = forms())]
 pub struct WrongEndpoint(String);
 
 /// Returns the forms of all kinds' endpoints, for people.

@@ -11,9 +11,9 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use snowbank_client::protocol::Info;
 use snowbank_client::{Client, ClientOptions};
 use snowbank_tls::ClientFiles;
+use snowbank_wire::Info;
 use snowbank_wire::address::Address;
 
 /// A start asks at most this many addresses, and ignores the rest.

@@ -216,6 +216,14 @@ impl Numbering {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
 
+    /// Returns the [claims](crate::layout::Space::claim) of the worker IDs. A ticket counter has
+    /// none.
+    pub fn claims(&self) -> Vec<u64> {
+        let Some((layout, workers)) = self.snowflake() else { return Vec::new() };
+        let space = layout.space();
+        layout.numbers_in_space(workers).into_iter().map(|number| space.claim(number)).collect()
+    }
+
     /// Returns true if both numberings have the same ID space, so that the IDs of one can continue
     /// the IDs of the other.
     pub fn is_of_space(&self, other: &Numbering) -> bool {

@@ -7,13 +7,17 @@ use std::path::Path;
 /// (`PROC_PID_INIT_INO`). The process namespace of a container has another number.
 const MACHINES_PROCESSES: &str = "pid:[4026531836]";
 
+/// Returns true if this process does not run among the processes of the machine itself.
+pub(crate) fn runs_in_container() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|processes| processes != Path::new(MACHINES_PROCESSES))
+}
+
 /// Returns a warning if this process runs in a container and its lock directory is not mounted from
 /// outside the container.
 pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
-    let processes = fs::read_link("/proc/self/ns/pid").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let is_shared = is_mounted_from_outside(&mounts, directory);
-    (processes != Path::new(MACHINES_PROCESSES) && !is_shared).then(|| {
+    (runs_in_container() && !is_shared).then(|| {
         let directory = directory.display();
         format!(
             "this daemon runs in a container, and daemons outside the container do not see its lock directory {directory}: \

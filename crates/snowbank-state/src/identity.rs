@@ -99,6 +99,9 @@ pub struct HostIdentity {
     pub machine: Option<String>,
     /// The boot of that machine, from the kernel. `None` if the kernel does not report it.
     pub boot: Option<String>,
+    /// A name for the time since that boot, or since the last restore from a snapshot that the
+    /// kernel has reported in it. `None` if that is not known.
+    pub life: Option<String>,
 }
 
 impl HostIdentity {
@@ -109,6 +112,7 @@ impl HostIdentity {
         HostIdentity {
             machine: machine.and_then(|id| machine_of(&id)),
             boot: boot.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+            life: None,
         }
     }
 }

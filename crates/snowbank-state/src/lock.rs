@@ -21,8 +21,8 @@ use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{self, Fate, Mark};
 use super::neighbours::neighbours;
 use super::store::Record;
-use super::writers::{Untrusted, Writers, open_file};
-use super::{Cause, Owner, StateError, TakenOver};
+use super::writers::{Untrusted, Writers, check_above, open_file};
+use super::{Cause, Owner, StateError, TakenOver, new_identity};
 use snowbank_id::numbering::Numbering;
 
 /// The mode of a lock directory that the daemon makes: only its user has access. The package makes
@@ -41,12 +41,18 @@ pub struct WorkerLocks {
     colliding: Vec<(PathBuf, Mark)>,
     /// The identity of the state whose grants are marked. If it is `None`, grants are not marked.
     state: Option<String>,
+    /// True once the marks say that the counter is unknown. From then on, grants are not marked.
+    is_unknown: bool,
 }
 
 impl WorkerLocks {
     /// Returns an empty set of locks, for a source whose numbers the daemons of a fleet share.
     pub fn none() -> Self {
-        WorkerLocks { files: Vec::new(), kin: Vec::new(), colliding: Vec::new(), state: None }
+        WorkerLocks::over(Vec::new())
+    }
+
+    fn over(files: Vec<LockedFile>) -> Self {
+        WorkerLocks { files, kin: Vec::new(), colliding: Vec::new(), state: None, is_unknown: false }
     }
 
     /// Checks that this process still holds all of the locks.
@@ -68,8 +74,25 @@ impl WorkerLocks {
     /// # Errors
     /// Some worker IDs could not be marked, and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
-        let Some(state) = &self.state else { return Ok(()) };
+        let Some(state) = self.state.as_ref().filter(|_| !self.is_unknown) else { return Ok(()) };
         self.mark(&Mark::granted(id_bound, state))
+    }
+
+    /// Marks the counter as unknown beyond the bound that its mark has, once. Every later start is
+    /// then refused until `snowbank ticket set` or the machine's next boot. Unlike the state's disk,
+    /// the lock directory is in memory by default, so this does not wait.
+    ///
+    /// # Errors
+    /// The mark could not be written, or the old mark is unreadable, which refuses a start too.
+    pub fn mark_unknown(&mut self) -> Result<(), StateError> {
+        if std::mem::replace(&mut self.is_unknown, true) {
+            return Ok(());
+        }
+        let own = self.own_marks()?;
+        let id_bound = own.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
+        let state = self.state.clone().unwrap_or_else(new_identity);
+        let marked = self.mark(&Mark { id_bound, state, fate: Fate::Unknown });
+        marked.map_err(|error| StateError::storage(format!("cannot mark the counter's lock: {error}")))
     }
 
     /// Marks all of the worker IDs as granted below this ID, and as returned to the fleet.
@@ -93,15 +116,15 @@ impl WorkerLocks {
     }
 
     /// Marks the counter as back on this machine. The counter may also have locks under other
-    /// increments and offsets. Each of these locks whose mark shows that the counter was moved away
-    /// gets this mark instead. These locks are free, because no other daemon can hold one of them
+    /// increments and offsets. Each of these locks whose mark forbids a start gets this mark
+    /// instead. These locks are free, because no other daemon can hold one of them
     /// while this process holds the lock of the counter itself.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
     pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        let moved = self.kin.iter().filter(|(_, mark)| mark.is_released());
+        let moved = self.kin.iter().filter(|(_, mark)| mark.forbids());
         let marked = moved.map(|(path, _)| {
             let file = open_file(path, OpenOptions::new().write(true))?;
             file.write_all_at(text.as_bytes(), HOLDER_BYTES)
@@ -218,7 +241,7 @@ fn lock_workers_but(
         kin_paths(directory, numbering).map_err(|error| StateError::lock_refused(directory, &error))?;
     kin.retain(|path| !own.contains(&**path));
     let kin = free_marks(kin, writers)?;
-    Ok(WorkerLocks { files, kin, colliding: free_marks(colliding, writers)?, state: None })
+    Ok(WorkerLocks { kin, colliding: free_marks(colliding, writers)?, ..WorkerLocks::over(files) })
 }
 
 fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {
@@ -254,11 +277,16 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             );
             StateError::new(Cause::Setting, reason)
         }
-        Untrusted::Open(mode) => {
+        Untrusted::Open(open, mode) => {
+            let mend = if open == directory {
+                "or set lock_dir to a directory below it, which the daemon makes private"
+            } else {
+                "or set lock_dir to a directory elsewhere"
+            };
             let reason = format!(
-                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; only its owner and its \
-                 group may write there: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
-                 below it, which the daemon makes private",
+                "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
+                 owner and its group may write there: stop the daemons that use it and `chmod o-w` it, {mend}",
+                open.display(),
                 directory.display()
             );
             StateError::new(Cause::Setting, reason)
@@ -281,7 +309,9 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
 
 /// Returns the users who may write the files of a lock directory.
 pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
-    Writers::of(directory, false)
+    let writers = Writers::of(directory, false)?;
+    check_above(directory)?;
+    Ok(writers)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {

@@ -36,12 +36,19 @@ pub enum Fate {
     Returned,
     /// `snowbank state export` moved the worker ID away: another machine may have it.
     Released,
+    /// Numbers of this counter beyond the bound may have been handed out: by another copy of the
+    /// machine, or by daemons of a fleet.
+    Unknown,
 }
 
 impl Fate {
     /// The word of each fate in a mark, padded to the same length.
-    const WORDS: [(Fate, &str); 3] =
-        [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
+    const WORDS: [(Fate, &str); 4] = [
+        (Fate::Granted, "granted "),
+        (Fate::Returned, "returned"),
+        (Fate::Released, "released"),
+        (Fate::Unknown, "unknown "),
+    ];
 
     fn padded_word(self) -> &'static str {
         Fate::WORDS.into_iter().find(|(of, _)| *of == self).map_or("", |(_, word)| word)
@@ -68,6 +75,11 @@ impl Mark {
     /// Returns true if `snowbank state export` moved the worker ID away from this machine.
     pub fn is_released(&self) -> bool {
         self.fate == Fate::Released
+    }
+
+    /// Returns true if a start is refused until a command or an import brings the worker ID back.
+    pub(super) fn forbids(&self) -> bool {
+        matches!(self.fate, Fate::Released | Fate::Unknown)
     }
 
     /// Reads a mark. Returns `None` if the text is not a mark.
@@ -102,18 +114,20 @@ pub enum Marked {
     SinceThisCopy(u64),
     /// A worker ID of the source, or its counter, was moved away.
     Released,
+    /// The marks do not show how far the source's counter was granted.
+    Unknown,
 }
 
 /// Returns the marks that bind a source: the marks in its own locks, and those in the locks of the
-/// same counter under other increments and offsets. Leaves out the mark of a move if the counter
-/// has come back since.
+/// same counter under other increments and offsets. Leaves out a mark that forbids a start if the
+/// counter has come back since.
 pub(super) fn source_marks(own: Vec<Mark>, kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
     let mut marks = own;
-    let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
+    let granted = marks.iter().filter(|mark| !mark.forbids()).map(|mark| mark.id_bound).max();
     for mark in kin {
         // The counter was moved away under another increment, came back, and has counted under this
         // increment since.
-        let is_back = mark.is_released() && granted > Some(mark.id_bound);
+        let is_back = mark.forbids() && granted > Some(mark.id_bound);
         if !is_back {
             marks.push(mark);
         }
@@ -126,6 +140,9 @@ pub(super) fn source_marks(own: Vec<Mark>, kin: impl IntoIterator<Item = Mark>) 
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: u64, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
+    }
+    if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
+        return Marked::Unknown;
     }
     let mut above = above(marks, numbering, start).peekable();
     if above.peek().is_none() {

@@ -142,7 +142,7 @@ mod tests {
             "a start believes only the private file"
         );
         open(directory.path());
-        assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));
+        assert!(marks().all(|mark| mark.unwrap_err().contains("(mode 777)")));
     }
 
     #[test]

@@ -7,15 +7,18 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::container::runs_in_container;
+
 const PERMISSIONS: u32 = 0o7777;
 const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// The users who may write the files of a directory, apart from root and this process's user.
@@ -39,9 +42,10 @@ pub(super) enum Untrusted {
     /// A link or a file is in the place of the directory.
     #[error("{0}")]
     NoDirectory(io::Error),
-    /// Every user can write the directory, which has this mode.
-    #[error("every user can write it (mode {0:o})")]
-    Open(u32),
+    /// Every user can write this directory, which has this mode: the directory itself, or one above
+    /// it, in which they could then put another one in its place.
+    #[error("every user can write {path} (mode {1:o})", path = .0.display())]
+    Open(PathBuf, u32),
 }
 
 impl Writers {
@@ -64,11 +68,11 @@ impl Writers {
             };
             return Err(Untrusted::NoDirectory(io::Error::other(text)));
         }
-        match mode {
-            _ if mode & ALL_WRITE != 0 => Err(Untrusted::Open(mode)),
-            _ if mode & GROUP_WRITES != 0 => Ok(Writers::Group(found.gid())),
-            _ => Ok(Writers::Owner(owner)),
+        if mode & ALL_WRITE != 0 {
+            return Err(Untrusted::Open(directory.to_owned(), mode));
         }
+        let is_of_group = mode & GROUP_WRITES != 0;
+        Ok(if is_of_group { Writers::Group(found.gid()) } else { Writers::Owner(owner) })
     }
 
     /// Returns the mode of the files that these users share. Other users may not even read such a
@@ -89,6 +93,23 @@ impl Writers {
         // A file with a second name may also be in a directory that others can write.
         is_of_theirs && file.mode() & PERMISSIONS & !self.file_mode() == 0 && file.nlink() == 1
     }
+}
+
+/// Checks that no other user can put another directory in the place of this one. Every user may
+/// write a directory above it only if that is sticky, as /run/lock is. In a container, the users are
+/// the container's own, and its volumes are often open to all of them.
+pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
+    if runs_in_container() {
+        return Ok(());
+    }
+    let path = std::path::absolute(directory).map_err(Untrusted::NotSeen)?;
+    for above in path.ancestors().skip(1) {
+        let mode = fs::metadata(above).map_err(Untrusted::NotSeen)?.mode() & PERMISSIONS;
+        if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
+            return Err(Untrusted::Open(above.to_owned(), mode));
+        }
+    }
+    Ok(())
 }
 
 /// Opens a regular file. A link is not followed, and a pipe does not block.

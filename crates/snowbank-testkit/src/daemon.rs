@@ -293,7 +293,7 @@ impl Daemon {
     #[track_caller]
     pub fn connect_as(&self, token: &str) -> Wire {
         let mut wire = self.connect();
-        assert_eq!(wire.call(&super::wire::auth(1, token.as_bytes())), Reply::Ok(1));
+        wire.call(&super::wire::hello(1, token.as_bytes())).welcome();
         wire
     }
 

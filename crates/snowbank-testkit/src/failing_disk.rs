@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::Setup;
+use crate::program::{Said, program};
 
 /// No space left on device.
 pub const ENOSPC: i32 = 28;
@@ -39,6 +40,32 @@ impl FailingDisk {
             .env("FAILING_DISK_DIR", &self.directory)
             .env("FAILING_DISK_CONTROL", &self.control)
             .env("FAILING_DISK_RECORD", self.record())
+    }
+
+    /// Makes a daemon use the disk, and a file in place of the kernel's log.
+    pub fn under_with_log(&self, setup: Setup) -> Setup {
+        self.under(setup).env("FAILING_DISK_KERNEL_LOG", self.log())
+    }
+
+    /// Runs a command that reads the file in place of the kernel's log.
+    pub fn run_with_log(&self, directory: &Path, arguments: &[&str]) -> Said {
+        let mut command = program();
+        command.args(arguments).env("SNOWBANK_STATE_DIR", directory.join("state"));
+        command.env("SNOWBANK_LOCK_DIR", directory.join("locks"));
+        Said::by(command.env("LD_PRELOAD", library()).env("FAILING_DISK_KERNEL_LOG", self.log()))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.control.with_extension("log")
+    }
+
+    /// Adds a record to the kernel's log: the machine was restored from a snapshot.
+    pub fn report_restore(&self, number: u32) {
+        use std::io::Write;
+        let path = self.log();
+        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("it opens");
+        let record = format!("5,{number},6184640,-;random: crng reseeded due to virtual machine fork\n");
+        log.write_all(record.as_bytes()).expect("it is written");
     }
 
     fn record(&self) -> PathBuf {

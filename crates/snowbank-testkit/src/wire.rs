@@ -67,63 +67,66 @@ pub fn ping(tag: u16, body: &[u8]) -> Vec<u8> {
     frame(0x03, 0, tag, body)
 }
 
-/// Returns a request with a token.
-pub fn auth(tag: u16, token: &[u8]) -> Vec<u8> {
-    frame(0x04, 0, tag, token)
+/// The first bytes of a HELLO.
+pub const MAGIC: &[u8; 8] = b"SNOW\r\n\r\n";
+
+/// Returns a HELLO of version 1 with a token, which may be empty.
+pub fn hello(tag: u16, token: &[u8]) -> Vec<u8> {
+    frame(0x04, 0, tag, &[&MAGIC[..], &[1, 0], token].concat())
 }
 
 /// A request for IDs.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct Ask<'a> {
     /// The tag, which the reply repeats.
     pub tag: u16,
     /// The number of IDs.
     pub count: u32,
-    /// The index of the source.
-    pub source: u16,
+    /// The name of the source. Empty: the first.
+    pub source: &'a str,
     /// The longest wait. 65535 asks for the server's default.
     pub max_wait_ms: u16,
     /// [`EXPLICIT`], [`PARTIAL`], or both.
     pub flags: u8,
 }
 
-impl Ask {
-    /// Returns a request for `count` IDs of source 0. The wait is long, because on a busy machine a
+impl<'a> Ask<'a> {
+    /// Returns a request for `count` IDs of the first source. The wait is long, because on a busy machine a
     /// raise of the ceiling can be late.
-    pub fn of(count: u32) -> Ask {
-        Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
+    pub fn of(count: u32) -> Ask<'a> {
+        Ask { tag: 0, count, source: "", max_wait_ms: 9_000, flags: 0 }
     }
 
     /// Returns the same request with the server's default wait.
-    pub fn default_wait(self) -> Ask {
+    pub fn default_wait(self) -> Ask<'a> {
         Ask { max_wait_ms: 65_535, ..self }
     }
 
     /// Returns the same request with this tag.
-    pub fn tag(self, tag: u16) -> Ask {
+    pub fn tag(self, tag: u16) -> Ask<'a> {
         Ask { tag, ..self }
     }
 
     /// Returns the same request to this source.
-    pub fn source(self, source: u16) -> Ask {
+    pub fn source(self, source: &'a str) -> Ask<'a> {
         Ask { source, ..self }
     }
 
     /// Returns the same request with this wait.
-    pub fn wait_ms(self, max_wait_ms: u16) -> Ask {
+    pub fn wait_ms(self, max_wait_ms: u16) -> Ask<'a> {
         Ask { max_wait_ms, ..self }
     }
 
     /// Returns the same request with these flags.
-    pub fn flags(self, flags: u8) -> Ask {
+    pub fn flags(self, flags: u8) -> Ask<'a> {
         Ask { flags, ..self }
     }
 
     /// Returns the request's frame.
     pub fn bytes(self) -> Vec<u8> {
         let mut body = self.count.to_le_bytes().to_vec();
-        body.extend_from_slice(&self.source.to_le_bytes());
         body.extend_from_slice(&self.max_wait_ms.to_le_bytes());
+        body.extend_from_slice(self.source.as_bytes());
         frame(0x01, self.flags, self.tag, &body)
     }
 }
@@ -336,7 +339,7 @@ impl Wire {
     /// Requests IDs. Checks that a reply has this request's tag, and as many IDs as the request
     /// allows.
     #[track_caller]
-    pub fn next(&mut self, ask: Ask) -> Reply {
+    pub fn next(&mut self, ask: Ask<'_>) -> Reply {
         let reply = self.call(&ask.bytes());
         assert_eq!(reply.tag(), ask.tag);
         if let Some(count) = reply.id_count() {
@@ -349,7 +352,7 @@ impl Wire {
 
     /// Requests IDs. Repeats the request if the daemon raised no ceiling within the request's wait.
     /// A busy machine can cause that.
-    pub fn next_once_granted(&mut self, ask: Ask) -> Reply {
+    pub fn next_once_granted(&mut self, ask: Ask<'_>) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();
             let reply = self.next(ask);

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::hide_password;
+
 /// The longest path of a Unix socket, in bytes. Linux's `sun_path` holds 108 bytes, and the last of
 /// them is a zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -106,7 +108,7 @@ impl fmt::Display for Address {
 
 /// The reason why a text is not an [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not an address: {reason}")]
+#[error("{:?} is not an address: {reason}", hide_password(text))]
 pub struct AddressError {
     text: String,
     reason: String,

@@ -38,12 +38,14 @@ mod frame;
 mod one_line;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use address::Address;
 pub use code::{Action, ErrorCode};
 pub use frame::{Fault, Parsed, Unencodable};
 pub use info::Info;
-pub use one_line::one_line;
+pub use one_line::{hide_password, one_line};
 pub use reply::{ErrorReply, Reply, Welcome};
 pub use request::{Hello, Next, Request, Wait};
 

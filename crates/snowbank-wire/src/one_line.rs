@@ -1,10 +1,25 @@
-//! Makes text of other programs safe to print.
+//! Makes text of other programs and of configurations safe to print.
+
+use std::borrow::Cow;
 
 /// Returns text of another program as one line that is safe to print. A space replaces each
 /// character that ends a line, moves a terminal's cursor or changes the reading direction.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.replace(is_unsafe, " ")
+}
+
+/// Returns a text without the user and the password that an address may have before an `@`, as in
+/// `http://user:password@host`. Messages repeat addresses that are wrong.
+#[must_use]
+pub fn hide_password(text: &str) -> Cow<'_, str> {
+    let start = text.find("://").map_or(0, |scheme| scheme + "://".len());
+    match text[start..].rfind('@') {
+        Some(at) if text[start..start + at].contains(':') => {
+            Cow::Owned(format!("{}…{}", &text[..start], &text[start + at..]))
+        }
+        _ => Cow::Borrowed(text),
+    }
 }
 
 /// Returns whether a character moves a cursor, ends a line or changes the reading direction.
@@ -16,6 +31,21 @@ fn is_unsafe(shown: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_password_of_an_address_is_hidden() {
+        for (text, shown) in [
+            ("http://root:s3cret@etcd:2379", "http://…@etcd:2379"),
+            ("http://root:p@ss:w@rd@[::1]:2379/", "http://…@[::1]:2379/"),
+            ("root:s3cret@ids-1:7660", "…@ids-1:7660"),
+            ("tls:root:s3cret@ids-1:7660", "…@ids-1:7660"),
+            ("http://etcd:2379", "http://etcd:2379"),
+            ("redis@host", "redis@host"),
+            ("", ""),
+        ] {
+            assert_eq!(hide_password(text), shown);
+        }
+    }
 
     #[test]
     fn unsafe_characters_become_blanks() {

@@ -156,7 +156,7 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
 
 #[cfg(test)]
 mod tests {
-    use snowbank_client::protocol::Info;
+    use snowbank_wire::Info;
 
     use super::*;
 
@@ -168,7 +168,7 @@ mod tests {
     fn promise(order: &str) -> Promise {
         let json = format!(
             r#"{{"protocol":1,"max_count":1000,"order":"{order}","sources":[
-            {{"index":0,"name":"a","layout":"twitter","worker_ids":[3]}}]}}"#
+            {{"name":"a","layout":"twitter","worker_ids":[3]}}]}}"#
         );
         Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
     }

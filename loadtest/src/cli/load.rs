@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use snowbank_client::Endpoint;
 use snowbank_tls::{ClientFiles, Connector};
+use snowbank_wire::Address as Endpoint;
 
 use crate::failure::Failure;
 use crate::frontend::{self, Row};

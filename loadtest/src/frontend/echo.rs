@@ -25,7 +25,7 @@ fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
 
 impl FrontEnd for Echo {
     fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32) {
-        native::encode(out, tag, 0, count);
+        native::encode(out, tag, "", count);
     }
 
     fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {

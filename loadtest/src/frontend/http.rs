@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use httparse::Status;
-use snowbank_client::Endpoint;
-use snowbank_client::protocol::Info;
 use snowbank_id::layout::Run;
+use snowbank_wire::Address as Endpoint;
+use snowbank_wire::Info;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;

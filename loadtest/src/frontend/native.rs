@@ -2,42 +2,49 @@
 
 use std::borrow::Cow;
 
-use snowbank_client::protocol::Parsed;
-use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
-use snowbank_client::protocol::reply::{self, Reply};
-use snowbank_client::protocol::request::{self, Next, Wait};
 use snowbank_id::layout::Run;
+use snowbank_wire::Parsed;
+use snowbank_wire::collect::{BadReply, InfoCollector, Progress};
+use snowbank_wire::reply::{self, Reply};
+use snowbank_wire::request::{self, Next, Wait};
+use snowbank_wire::{Hello, VERSION};
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::promise::source_of;
 use crate::target::{Conversation, Token, code_name};
 
 pub(crate) static ROW: Row =
     Row { name: "snowbank", protocol: "snowbank's protocol, version 1", authorize: Some(authorize), meet };
 
-/// The protocol, with the index of the source that all requests name.
+/// The protocol, with the name of the source in all requests. Empty: the first source.
 #[derive(Debug)]
 struct Native {
-    source: u16,
+    source: String,
 }
+
+/// The tag of the requests before the load. The tags of the load are apart from them in time.
+const TAG: u16 = 1;
 
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     conversation.send(|out| {
-        let encoded = request::encode_auth(out, 0, token.bytes());
+        let hello = Hello { version: VERSION, token: token.bytes() };
+        let encoded = request::encode_hello(out, TAG, &hello);
         debug_assert!(encoded.is_ok(), "the size of the token was checked when it was read");
     })?;
-    next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
+    next_reply(conversation, |reply| match reply {
+        Reply::Welcome(_) => Ok(()),
+        _ => Err(BadReply::Kind),
+    })
 }
 
 /// Asks for INFO. If INFO does not list the source, `Promise::from_info` refuses the source later.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
-    conversation.send(|out| request::encode_info(out, 0))?;
+    conversation.send(|out| request::encode_info(out, TAG))?;
     let mut collector = InfoCollector::default();
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
     let info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
-    let source = source_of(&info, source).map_or(0, |source| source.index);
+    let source = source.unwrap_or_default().to_owned();
     Ok(Met { front_end: Box::new(Native { source }), info: Some(info), version: None })
 }
 
@@ -60,9 +67,11 @@ fn next_reply<T>(
     taken.map_err(|refusal| conversation.refused(&refusal))
 }
 
-pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
+pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: &str, count: u32) {
+    let source = source.as_bytes();
     let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
-    request::encode_next(out, tag, &next);
+    let encoded = request::encode_next(out, tag, &next);
+    debug_assert!(encoded.is_ok(), "the target's INFO lists the source");
 }
 
 /// Returns the first frame with its tag and its size; `None` while the frame is incomplete.
@@ -78,7 +87,7 @@ fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
 
 impl FrontEnd for Native {
     fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32) {
-        encode(out, tag, self.source, count);
+        encode(out, tag, &self.source, count);
     }
 
     fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
@@ -100,7 +109,7 @@ impl FrontEnd for Native {
                 let refusal = Refusal { code: error.code, words: Cow::Borrowed(error.message) };
                 return Ok(Some((Part::Refused(refusal), size)));
             }
-            Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
+            Reply::Info { .. } | Reply::Pong(_) | Reply::Welcome(_) => {
                 return Err(unreadable("a frame that answers another kind of request"));
             }
         };

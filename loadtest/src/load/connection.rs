@@ -56,7 +56,7 @@ impl Connection {
             is_reopened: false,
             out: Vec::new(),
             partial: Vec::new(),
-            tag: 0,
+            tag: 1,
         })
     }
 
@@ -71,7 +71,8 @@ impl Connection {
         of.front_end.ask(&mut self.out, self.tag, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
         self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
-        self.tag = self.tag.wrapping_add(1);
+        // No request has tag 0, which is for errors that answer none.
+        self.tag = self.tag.checked_add(1).unwrap_or(1);
     }
 
     /// Stamps the prepared requests as sent now and hands them to the socket.

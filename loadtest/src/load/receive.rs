@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::layout::Run;
+use snowbank_wire::ErrorCode;
 
 use super::Now;
 use super::clocks::Clock;

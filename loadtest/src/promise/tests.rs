@@ -4,7 +4,7 @@ const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=
 
 /// Reads an INFO whose only source has these keys.
 fn info(source: &str) -> Info {
-    let json = format!(r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a",{source}}}]}}"#);
+    let json = format!(r#"{{"protocol":1,"max_count":1000,"sources":[{{"name":"a",{source}}}]}}"#);
     Info::from_json(json.as_bytes()).expect("sound JSON")
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 use super::search::{Attempt, Limit, Phase};
 use super::{CONFIRM_LENGTH, Ended, Settings};

@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use snowbank_client::Endpoint;
-use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
 use snowbank_tls::Connector;
+use snowbank_wire::Address as Endpoint;
+use snowbank_wire::{ErrorCode, MAX_TOKEN_SIZE};
 
 use super::{Stream, code_name, unreachable};
 use crate::failure::Failure;

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use snowbank_client::Endpoint;
 use snowbank_tls::{ClientConnection, Connector};
+use snowbank_wire::Address as Endpoint;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::machine::owner::Owner;

@@ -11,7 +11,7 @@ use crate::support::scripted::fake_daemon::{self, FakeDaemon};
 use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, figure, loadtest, poll, skip, start, start_by, until_judged};
 use rustix::process::Signal;
-use snowbank_client::protocol::reply;
+use snowbank_wire::reply;
 
 #[test]
 fn a_generator_stopped_for_half_a_second_blames_no_target() {

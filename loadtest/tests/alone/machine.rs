@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 use crate::alone;
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};

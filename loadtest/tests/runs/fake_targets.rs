@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
 use crate::support::scripted::{INFO, Ids, WORKER_4, first_of_tick, sound_but_for, sound_target, target};
 use crate::support::{Ran, loadtest, until_in_time, until_judged};
-use snowbank_client::protocol::{ErrorCode, Next};
 use snowbank_id::layout::Run;
+use snowbank_wire::{ErrorCode, Next};
 
 /// Sends 2,000 requests on one connection. Three quarters of the requests are timed, with an
 /// objective that even a busy machine meets.
@@ -131,7 +131,7 @@ fn dated(ahead_ms: i64) -> FakeDaemon {
 /// connection received 4 ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
-        {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
+        {"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
     target(STRICT, |number, _, peer, next, tag| {
         let lag_ms = if peer.number % 2 == 0 { 0 } else { -8 };
         peer.send_run(tag, first_of_tick(lag_ms) + number % 4_000, next.count)
@@ -139,10 +139,10 @@ fn lags_on_one_connection() -> FakeDaemon {
 }
 
 const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","layout":"time:41,kind:2:constant(1),worker:8,sequence:12;epoch=0","worker_ids":[4]}]}"#;
+    {"name":"default","layout":"time:41,kind:2:constant(1),worker:8,sequence:12;epoch=0","worker_ids":[4]}]}"#;
 
 const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
+    {"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
 /// Returns a target that hands out numbers of a counter. It answers each request for ten numbers
 /// with these runs, and moves the runs up by 100 for each request.

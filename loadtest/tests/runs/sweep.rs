@@ -11,7 +11,7 @@ use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
 use crate::support::scripted::with_capacity;
 use crate::support::{Ran, figure, loadtest, poll, scripted, start, until};
 use rustix::process::Signal;
-use snowbank_client::protocol::{ErrorCode, Next};
+use snowbank_wire::{ErrorCode, Next};
 
 /// Short steps on one connection. The p99.9 of so few requests is their maximum.
 const QUICK: &str =

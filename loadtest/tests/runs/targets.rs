@@ -7,7 +7,7 @@ use crate::support::scripted::{WORKER_4, sound_target, target};
 use crate::support::{CLOSED, Ran, loadtest};
 
 const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
+    {"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
 
 /// The distance from an ID of worker 3 to the ID of worker 4 with the same time and sequence.
 const NEXT_WORKER: u64 = 1 << 12;
@@ -56,7 +56,7 @@ fn an_id_that_comes_twice_from_one_target_is_found() {
 #[test]
 fn a_number_from_two_targets_that_share_a_counter_is_found() {
     const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-        {"index":0,"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
+        {"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
     let counter = || {
         let next_number = AtomicU64::new(1);
         target(SHARED, move |_, _, peer, next, tag| {

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
-use snowbank_client::protocol::Next;
+use snowbank_wire::Next;
 
 const EPOCH_MS: u64 = 1_288_834_974_657;
 const WORKER: u64 = 3 << 12;
 pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
+    {"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
 pub(crate) const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
+    {"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
 
 /// The number of a request, counted over all connections from 0.
 pub(crate) type Number = u64;
@@ -53,7 +53,7 @@ pub(crate) fn target(
             let goes_on = match asked {
                 Asked::Next(next) => script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag),
                 _ => peer.send(|out| {
-                    snowbank_client::protocol::reply::encode_info(out, tag, info.as_bytes());
+                    snowbank_wire::reply::encode_info(out, tag, info.as_bytes());
                 }),
             };
             if !goes_on {

@@ -46,6 +46,7 @@ enum NextStart {
     AboveMark,
     RefusedOlderCopy,
     RefusedReleased,
+    RefusedUnknown,
     RefusedTooFar,
     NotKnown,
 }
@@ -135,6 +136,7 @@ fn next_start(
         Marked::SinceThisCopy(_) if record.assigned => NextStart::AboveMark,
         Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
         Marked::Released => NextStart::RefusedReleased,
+        Marked::Unknown => NextStart::RefusedUnknown,
     }
 }
 
@@ -171,6 +173,9 @@ impl MarkShown {
             NextStart::RefusedTooFar => {
                 "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \
                  the clock right, or use other worker IDs"
+            }
+            NextStart::RefusedUnknown => {
+                "another copy of this machine, or a fleet, may have counted on: a start is refused until `snowbank ticket set`"
             }
             NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
             NextStart::AtCeiling | NextStart::NotKnown => return Ok(()),

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::reply::Reply;
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::layout::UnixMicros;
+use snowbank_wire::ErrorCode;
 
 /// The parameters of a query, each at most once and with an allowed name.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::frontends::words::{Words, ceil_to_ms};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";

@@ -5,8 +5,8 @@ use super::query::{Query, malformed, segment};
 use super::reply::Reply;
 use super::{Answer, Head, Listing};
 use crate::frontends::{Ask, Conditions, Facts};
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::format::{Codec, Context, Format};
+use snowbank_wire::ErrorCode;
 
 /// The paths, as a refusal lists them.
 const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, /stats, \

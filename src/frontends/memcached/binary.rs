@@ -4,7 +4,7 @@ use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// The first byte of a request.
 pub(super) const REQUEST: u8 = 0x80;
@@ -252,6 +252,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use snowbank_wire::Action;
 
     #[test]
     fn only_refusals_with_a_retry_time_say_try_later() {
@@ -262,7 +263,7 @@ mod tests {
             (ErrorCode::NoCeiling, None, 0x84),
             (ErrorCode::ShuttingDown, None, 0x85),
         ] {
-            let words = Words { code, retry_after, message: String::from("why") };
+            let words = Words { code, action: Action::Leave, retry_after, message: String::from("why") };
             let mut out = Vec::new();
             refusal(&mut out, Echo { opcode: GET, opaque: [0; 4] }, &words, "why");
             assert_eq!(out[6..8], [0, expected], "{code:?}");

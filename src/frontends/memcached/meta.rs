@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use super::keys::{Keys, words};
 use super::{Form, KEY_BYTES_MAX, Memcached, text};
 use crate::frontends::{Ask, Conditions, Step};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// The flags of `mg`. An ID is a value that was never fetched before and that never expires, so the
 /// flags that set a time change nothing.

@@ -6,7 +6,7 @@ use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// A bound for the bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line
 /// ends, the cas number, and the line `END` behind the last value.

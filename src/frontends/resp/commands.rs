@@ -6,7 +6,7 @@ use super::parse::{self, Arguments};
 use super::{Reply, Resp, encode, ids};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
-use snowbank_client::protocol::{ErrorCode, Info};
+use snowbank_wire::{ErrorCode, Info};
 
 /// The version of Redis that the daemon reports. Clients conclude from the version which commands
 /// they may send.

@@ -4,7 +4,7 @@ use super::commands::{NO_INTEGER, Refused, shown};
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Ask, Facts};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::{Action, ErrorCode};
 
 /// Asks for the ID of an INCR.
 #[inline]
@@ -115,7 +115,8 @@ fn unknown_source(key: &[u8], facts: &Facts) -> Refused {
 /// Refuses requests for IDs while the daemon stops.
 pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Reply {
     let code = ErrorCode::ShuttingDown;
-    refuse(out, &Words { code, retry_after: None, message: String::from(STOPPING) });
+    let message = String::from(STOPPING);
+    refuse(out, &Words { code, action: Action::Leave, retry_after: None, message });
     Reply::Last(Some(code))
 }
 

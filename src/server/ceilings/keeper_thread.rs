@@ -200,6 +200,13 @@ impl Ceilings {
         }
         self.apply_fleet_results(reading, metrics);
         let mut polled = self.keeper.poll(reading);
+        for index in self.keeper.restored() {
+            // This comes before the write to the state, which may hang.
+            let marked = self.locks[index].mark_unknown();
+            marked.unwrap_or_else(|error| {
+                tracing::warn!("{error}; do not restart before `snowbank ticket set`")
+            });
+        }
         metrics.keeper().record(reading, &polled);
         self.check_fleet(&mut polled, reading);
         for write in std::mem::take(&mut polled.writes) {
@@ -252,6 +259,7 @@ impl Ceilings {
                 }
                 fleet_thread::Done::Checked(answer, noticed) => {
                     self.fleet_is_checking = false;
+                    metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                     self.fleet_period = noticed.poll_period;

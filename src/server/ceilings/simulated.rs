@@ -11,7 +11,7 @@ use crate::ceiling::store::DiskStore;
 use crate::ceiling::{HostIdentity, StateError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{Keeper, Outcome, Reach, Write};
+use crate::keeper::{Keeper, Outcome, Polled, Reach, Write};
 use crate::server::shared::start_error::StartError;
 
 /// The state and the machine with which a simulated process starts.
@@ -50,7 +50,7 @@ impl Ceilings {
         reading: Reading,
     ) -> Result<Self, StartError> {
         let here = HostIdentity { boot: Some(boot.to_owned()), ..HostIdentity::here() };
-        let (found, mut store) = Found::open(directory, adopt, here)?;
+        let (found, mut store) = Found::open(directory, adopt, here, None)?;
         let mut configured = Vec::new();
         for (index, settings) in settings.iter().enumerate() {
             let numbering = settings.numbering().expect("the settings are checked");
@@ -77,6 +77,15 @@ impl Ceilings {
         }
         let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
         Ok(Ceilings { keeper, wall, locks: all_locks, store })
+    }
+
+    /// Polls the keeper, as the keeper thread does.
+    pub fn poll(&mut self, reading: Reading) -> Polled {
+        let polled = self.keeper.poll(reading);
+        for index in self.keeper.restored() {
+            self.locks[index].mark_unknown().expect("the lock is ours");
+        }
+        polled
     }
 
     /// Writes ceilings to the state, as the storage thread does.

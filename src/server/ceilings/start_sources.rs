@@ -19,6 +19,7 @@ use crate::fleet::{NumberRange, Taken};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
+use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
@@ -72,6 +73,23 @@ fn refuse_foreign(record: &Record, path: &Path) -> StartError {
         path.display(),
         record.name
     ))
+}
+
+/// Marks the records of counters that were last started or set before a restore of the machine that
+/// the kernel's log has, and stores the marks.
+fn record_restores(
+    directory: &StateDir,
+    records: &mut [Record],
+    boot: Option<&str>,
+    log: &KernelLog,
+) -> Result<(), StateError> {
+    let Some(boot) = boot else { return Ok(()) };
+    let mut is_changed = false;
+    for record in records.iter_mut().filter(|record| !record.restored) {
+        record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
+        is_changed |= record.restored;
+    }
+    if is_changed { store::write(directory, records) } else { Ok(()) }
 }
 
 /// A configured source that is locked, but has no ceiling yet.
@@ -145,12 +163,15 @@ impl FromFleet {
 }
 
 impl Found {
-    /// Locks and reads the state directory. `here` is this machine and its boot. Also returns the store of ceilings, which keeps the
+    /// Locks and reads the state directory, and looks back in the kernel's log: if the machine was
+    /// restored from a snapshot since a counter was last started or set, first records durably that
+    /// the counter is unknown. `here` is this machine and its boot. Also returns the store of ceilings, which keeps the
     /// lock, if the daemon keeps a state.
     pub(crate) fn open(
         directory: Option<&Path>,
         adopt: bool,
         here: HostIdentity,
+        log: Option<&KernelLog>,
     ) -> Result<(Found, Option<DiskStore>), StartError> {
         let directory = directory.map(StateDir::lock).transpose()?;
         let mut records = directory.as_ref().map(StateDir::read).transpose()?.unwrap_or_default();
@@ -169,6 +190,11 @@ impl Found {
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
+        if let Some(directory) = &directory
+            && let Some(log) = log
+        {
+            record_restores(directory, &mut records, here.boot.as_deref(), log)?;
+        }
         let store = directory.map(|directory| DiskStore::new(directory, records.clone(), &here));
         Ok((Found { path, adopt, records, owner, here, notes }, store))
     }

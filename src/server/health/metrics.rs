@@ -18,7 +18,8 @@ use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
 use crate::frontends::{Counts, GetCounters, Gets, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
-use snowbank_client::protocol::ErrorCode;
+use crate::server::shared::instance::Instance;
+use snowbank_wire::ErrorCode;
 
 /// The counters of one shard.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
-    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error.
+    /// Requests that need no IDs, such as PING, INFO and HELLO, answered without an error.
     pub(crate) others: Counter,
     /// The gets of clients of katsubushi.
     pub(crate) gets: GetCounters,
@@ -214,7 +215,9 @@ pub(crate) struct Metrics {
     last_reload: Mutex<Option<LastReload>>,
     /// True once the stop has begun.
     pub(crate) draining: AtomicBool,
-    pub(crate) instance: String,
+    /// False while the last poll of the fleet's coordinator was not answered.
+    pub(crate) fleet_answers: AtomicBool,
+    pub(crate) instance: Instance,
     pub(crate) started: Reading,
     /// True if the previous run did not mark its record as clean. `None`: the state has no record
     /// of a run.
@@ -225,7 +228,7 @@ impl Metrics {
     pub(crate) fn new(
         shards: usize,
         listeners: Vec<(Protocol, Vec<String>)>,
-        instance: String,
+        instance: Instance,
         started: Reading,
     ) -> Self {
         Metrics {
@@ -242,6 +245,7 @@ impl Metrics {
             history: Mutex::default(),
             last_reload: Mutex::default(),
             draining: AtomicBool::new(false),
+            fleet_answers: AtomicBool::new(true),
             instance,
             started,
             previous_run_unclean: OnceLock::new(),

@@ -25,8 +25,8 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::layout::Numbering as LayoutNumbering;
+use snowbank_wire::ErrorCode;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
@@ -68,7 +68,7 @@ impl Common {
         let started = metrics.started;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: metrics.instance.clone(),
+            instance: metrics.instance.to_string(),
             started_unix_s: started.wall.0 as f64 / 1e6,
             previous_run_unclean: metrics.previous_run_unclean.get().copied(),
             uptime_s: now.boot.since(started.boot).as_secs_f64(),

@@ -13,7 +13,7 @@
 //! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at
 //! any moment gives back what it took and did not grant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use super::peers::refuse_shared;
 use super::start::Reread;
 use crate::ceiling::store::{Claimant, DiskStore};
-use crate::ceiling::{HostIdentity, WorkerLocks, lock_workers};
+use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading};
 use crate::config::{Secrets, Settings, SourceSettings};
 use crate::fleet::{Clocks, POLL_PERIOD_MAX, noticed_within};
@@ -41,7 +41,7 @@ use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
-use snowbank_client::layout::WorkerSet;
+use snowbank_id::layout::WorkerSet;
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -268,8 +268,10 @@ impl Control {
         // The kernel's log is opened before the state is read, so that the daemon notices every
         // restore that comes after the state was read.
         let access = self.secrets.fleet.clone();
-        let kernel_log = KernelLog::open(access.is_some());
-        let (found, store) = Found::open(self.directory.as_deref(), self.adopt, HostIdentity::here())?;
+        let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
+        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let here = kernel_log.host();
+        let (found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
         let found = Arc::new(found);
         let in_fleet =
             access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
@@ -409,7 +411,7 @@ impl Control {
         let live = Arc::clone(&self.live_config.borrow());
         let mut granted: Vec<Option<&Numbering>> = live.supplies.iter().map(Supply::numbering).collect();
         next.iter().for_each(|(index, numbering)| granted[*index] = Some(numbering));
-        let info_json = super::info::describe(&self.settings, &granted, &self.common.metrics.instance)?;
+        let info_json = super::info::describe(&self.settings, &granted, self.common.metrics.instance)?;
         refuse_shared(self.secrets.peers.as_ref(), &info_json, &self.settings.listen)
     }
 
@@ -485,7 +487,7 @@ impl Control {
     /// Makes a configuration with these sources live. Returns its version.
     fn publish(&self, supplies: Vec<Supply>) -> Result<u64, StartError> {
         let before = Arc::clone(&self.live_config.borrow());
-        let instance = &self.common.metrics.instance;
+        let instance = self.common.metrics.instance;
         let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
         let version = next.version;
         self.live_config.send_replace(Arc::new(next));
@@ -533,6 +535,18 @@ fn fleet_has_ended() -> StartError {
     StartError::HeldInFleet(String::from("the fleet thread has ended"))
 }
 
+/// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
+/// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
+/// may share the counter.
+fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
+    match lock_workers(lock_dir, numbering) {
+        Ok(mut locks) => locks.mark_unknown(),
+        Err(error) if error.cause() == Cause::WorkerIdHeld => Err(error),
+        // Without its lock, no daemon starts with this counter as its own.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.
 fn number_and_lock<'a>(
     settings: &'a Settings,
@@ -551,9 +565,10 @@ fn number_and_lock<'a>(
         let of_fleet = joined.locks.iter().position(|(of, _)| *of == index);
         let locks = match of_fleet {
             Some(at) => joined.locks.swap_remove(at).1,
-            // A shared counter has no lock, because other daemons of this machine may use the
-            // counter too.
-            None if source.kind.takes_ranges() => WorkerLocks::none(),
+            None if source.kind.takes_ranges() => {
+                mark_shared(&settings.lock_dir, &numbering)?;
+                WorkerLocks::none()
+            }
             None => lock_workers(&settings.lock_dir, &numbering)?,
         };
         locked.push(Locked { index, settings: source, numbering, locks });

@@ -7,34 +7,37 @@ use crate::access::{Identity, Rules};
 use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
 use crate::numbering::Numbering;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
-use snowbank_client::layout::Layout;
-use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
+use snowbank_id::layout::Layout;
+use snowbank_wire::{Info, MAX_REPLY_LENGTH, MIN_LENGTH, VERSION, info};
 
 /// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, by index.
 pub(super) fn describe(
     settings: &Settings,
     granted: &[Option<&Numbering>],
-    instance: &str,
+    instance: Instance,
 ) -> Result<Vec<u8>, StartError> {
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
     };
     let info = Info {
-        protocol: protocol::VERSION,
+        protocol: VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        instance: Some(instance.to_owned()),
+        instance: Some(instance.to_string()),
         max_count: settings.limits.max_count.get(),
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
         // Each reply to INFO adds a reading of the clock.
         clock_unix_ms: None,
-        sources: (0..)
-            .zip(settings.sources.iter().zip(granted))
-            .map(|(index, (source, granted))| describe_source(settings, index, source, *granted))
+        sources: settings
+            .sources
+            .iter()
+            .zip(granted)
+            .map(|(source, granted)| describe_source(settings, source, *granted))
             .collect(),
     };
     check_size(info.to_json())
@@ -46,7 +49,6 @@ fn millis(duration: Duration) -> Option<u64> {
 
 fn describe_source(
     settings: &Settings,
-    index: u16,
     source: &SourceSettings,
     granted: Option<&Numbering>,
 ) -> info::Source {
@@ -56,7 +58,6 @@ fn describe_source(
     let worker_ids = granted.and_then(Numbering::snowflake).map(|(_, worker_ids)| worker_ids);
     let rate = |layout: &Layout| layout.ids_per_second().saturating_mul(source.rates());
     info::Source {
-        index,
         name: source.name.clone(),
         kind: Some(kind),
         increment: is_counter.then_some(source.increment),
@@ -110,10 +111,4 @@ fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
         )));
     }
     Ok(json)
-}
-
-/// Returns the name of this instance: the machine's name, and a random number.
-pub(super) fn instance() -> String {
-    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{machine}-{:08x}", fastrand::u32(..))
 }

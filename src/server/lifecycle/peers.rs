@@ -8,7 +8,7 @@ use crate::config::Address;
 use crate::fleet::peers::{self, Answer, PeerAccess};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::protocol::Info;
+use snowbank_wire::Info;
 
 /// The longest time that a start waits for its peers. A peer answers within milliseconds, and
 /// refuses a wrong token after a second. So a start waits this long only for a peer that is out of

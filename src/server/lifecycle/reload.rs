@@ -78,7 +78,7 @@ impl Control {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
         let before = Arc::clone(&self.live_config.borrow());
-        let instance = &self.common.metrics.instance;
+        let instance = self.common.metrics.instance;
         let supplies = before.supplies.clone();
         let next = LiveConfig::after(&before, &settings, &secrets, supplies, instance);
         let next = next.map_err(|error| error.to_string())?;

@@ -22,6 +22,7 @@ use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -101,8 +102,8 @@ impl Server {
             .iter()
             .map(|managed| Supply::new(Arc::clone(managed.source()), Stage::UnderWay, count))
             .collect();
-        let instance = super::info::instance();
-        let live_config = LiveConfig::first(&settings, &secrets, supplies, &instance)?;
+        let instance = Instance::choose();
+        let live_config = LiveConfig::first(&settings, &secrets, supplies, instance)?;
         let runtimes = (0..count).map(|_| make_runtime()).collect::<Result<_, _>>()?;
         let mut listeners = Vec::new();
         let mut by_protocol = Vec::new();
@@ -167,7 +168,7 @@ impl LiveConfig {
         settings: &Settings,
         secrets: &Secrets,
         supplies: Vec<Supply>,
-        instance: &str,
+        instance: Instance,
     ) -> Result<LiveConfig, StartError> {
         Self::made(0, &Rules::default(), (settings, secrets), supplies, instance)
     }
@@ -178,7 +179,7 @@ impl LiveConfig {
         settings: &Settings,
         secrets: &Secrets,
         supplies: Vec<Supply>,
-        instance: &str,
+        instance: Instance,
     ) -> Result<LiveConfig, StartError> {
         Self::made(before.version + 1, &before.facts.access, (settings, secrets), supplies, instance)
     }
@@ -188,7 +189,7 @@ impl LiveConfig {
         before: &Rules,
         (settings, secrets): (&Settings, &Secrets),
         supplies: Vec<Supply>,
-        instance: &str,
+        instance: Instance,
     ) -> Result<LiveConfig, StartError> {
         let granted: Vec<_> = supplies.iter().map(Supply::numbering).collect();
         let info_json = super::info::describe(settings, &granted, instance)?;

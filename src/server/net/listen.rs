@@ -4,8 +4,9 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
@@ -22,6 +23,15 @@ const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 /// requests. In the pool, these bytes count double, because of each packet's overhead. Further
 /// requests wait in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
+
+/// The kernel asks a silent peer after this time whether it is still there. A machine that vanishes
+/// without a FIN would otherwise hold its connection for ever. Many firewalls forget a silent
+/// connection after five minutes or more.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(300);
+/// The kernel asks again after this time, and closes the connection after
+/// [`KEEPALIVE_RETRIES`] questions without an answer.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_RETRIES: u32 = 4;
 
 /// The number of new connections that the kernel keeps until the acceptor accepts them. The kernel
 /// lowers this number to `net.core.somaxconn`, which an operator can set.
@@ -121,6 +131,8 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
 pub(super) fn tune(socket: &Socket) -> io::Result<()> {
     // Without TCP_NODELAY, a request can take 40 ms.
     socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
 }

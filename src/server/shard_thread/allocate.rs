@@ -23,8 +23,8 @@ use crate::server::shared::live_config::Stage;
 use crate::shard::{IdsLost, Taken};
 use crate::source::Bound;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::layout::append_run;
+use snowbank_wire::ErrorCode;
 
 /// The reason why a request does not have its IDs yet.
 pub(super) enum NotYet<F> {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
+use super::welcome::Kept;
 use crate::access::Session;
 use crate::clock::{self, Now};
 use crate::config::Protocol;
@@ -27,6 +28,8 @@ pub(crate) struct ThreadState {
     pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. It is replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
+    /// The WELCOME that the thread last sent.
+    pub(super) welcome: RefCell<Kept>,
     /// True once the daemon stops. Requests that have arrived are answered, and later requests are
     /// refused.
     pub(super) draining: Cell<bool>,
@@ -64,6 +67,7 @@ impl ThreadState {
             turn: RefCell::new(TurnState::new(shard)),
             scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
+            welcome: RefCell::default(),
             draining: Cell::new(false),
             refuses_all: Cell::new(false),
             awaits_newcomers: Cell::new(true),

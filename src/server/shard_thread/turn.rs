@@ -72,6 +72,7 @@ impl<'t> Turn<'t> {
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
             counts: &**thread,
+            greets: &**thread,
             rejection: None,
         };
         Turn { thread, config, state, conditions, now }

@@ -44,6 +44,8 @@ pub(crate) struct Supply {
     pub(crate) stage: Stage,
     /// The numbers that the source's worker IDs have in its ID space. The status shows them.
     pub(crate) numbers_in_space: Arc<[u64]>,
+    /// The claims of the source's worker IDs, which a WELCOME shows.
+    pub(crate) claims: Arc<[u64]>,
     /// Whether replies list each ID. Kept here too, because each request reads it.
     pub(crate) needs_list: bool,
     rings: Rings,
@@ -55,9 +57,10 @@ impl Supply {
         let has_numbers = stage == Stage::Granted && !source.kind().takes_ranges();
         let numbers_in_space = if has_numbers { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
+        let claims = if has_numbers { source.numbering().claims() } else { Vec::new() }.into();
         let needs_list = source.numbering().needs_list();
         let rings = (0..shards).map(|_| Ring::default()).collect();
-        Supply { source, stage, numbers_in_space, needs_list, rings }
+        Supply { source, stage, numbers_in_space, claims, needs_list, rings }
     }
 
     /// Returns the numbering, if the source has a grant.

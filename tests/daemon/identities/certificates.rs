@@ -57,10 +57,10 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
     connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
     for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
         let mut wire = connect(&own);
-        let answer = wire.call(&wire::auth(1, token.as_bytes()));
+        let answer = wire.call(&wire::hello(1, token.as_bytes()));
         match reply {
             None => {
-                assert_eq!(answer, Reply::Ok(1));
+                answer.welcome();
                 assert_eq!(wire.info()["identity"], "billing", "{token}");
             }
             Some(code) => drop(answer.assert_error(1, code)),

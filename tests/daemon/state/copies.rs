@@ -105,9 +105,9 @@ fn each_source_is_marked() {
     let machine = Machine::new();
     let mut daemon = machine.start(&sources.concat());
     let copy = machine.back_up();
-    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
+    for (name, shown) in ["first", "second"].iter().zip(machine.shown_sources("state")) {
         let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
-        let ask = Ask::of(1).wait_ms(9_000).source(index);
+        let ask = Ask::of(1).wait_ms(9_000).source(name);
         poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
     }
     daemon.kill();

@@ -138,10 +138,10 @@ fn many_counters_get_ranges_at_the_same_time() {
     set(&toml, "0");
     names.iter().for_each(|name| assert_eq!(run_configured(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
     let daemon = machine.start(&toml);
-    let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
+    let mut wires: Vec<_> = [""].into_iter().chain(names).map(|source| (source, daemon.connect())).collect();
     for count in [900, 2_000, 5_000, 10_000] {
         for (source, wire) in &mut wires {
-            wire.send(&Ask { source: *source, ..Ask::of(count).wait_ms(9_000) }.bytes());
+            wire.send(&Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes());
         }
         wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
     }
@@ -306,4 +306,35 @@ fn numbers_come_from_another_range_after_a_jump_of_the_clock() {
         (first > 1_000).then_some(first)
     });
     assert_eq!(next % 1_000, 1, "{next}");
+}
+
+/// The daemon of the fleet keeps no state, or another one, so the old state does not know that the
+/// counter was shared.
+#[test]
+fn the_way_back_to_an_own_counter_is_refused() {
+    on_one(|at| {
+        let own = source("orders").replace("fleet-ticket", "ticket");
+        set(&toml(at), "100");
+        for state in ["none", "another"] {
+            let machine = Machine::new();
+            machine.run(&["ticket", "set", "orders", "0"]).printed();
+            let daemon = machine.start(&own);
+            assert_eq!(daemon.draw_one(), 1);
+            let toml = toml(at);
+            let state = if state == "none" { state.into() } else { machine.path(state) };
+            let shared = || machine.setup(&toml).option("--state-dir", &state);
+            shared().end().assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
+            daemon.stop();
+            for _ in 0..2 {
+                let daemon = shared().start();
+                draw(&daemon, 1);
+                daemon.stop();
+            }
+            for increment in ["", "increment = 3\noffset = 1\n"] {
+                machine.setup(&(own.clone() + increment)).end().assert_refusal(&["shared in a fleet"]);
+            }
+            machine.run(&["ticket", "set", "orders", "9000"]).printed();
+            assert_eq!(machine.start(&own).draw_one(), 9_001);
+        }
+    });
 }

@@ -227,7 +227,7 @@ impl Site {
             process.ceilings.written(made, reading);
         }
         let Some(process) = &mut self.places[index].process else { return };
-        let mut writes = process.ceilings.keeper.poll(reading).writes;
+        let mut writes = process.ceilings.poll(reading).writes;
         if let Some(write) = writes.pop() {
             let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
             process.in_flight = Some((now_us + self.rng.i64(0..takes_us), write));

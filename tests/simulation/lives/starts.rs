@@ -124,7 +124,9 @@ impl World {
         match compare(&marks, &self.numbering, self.numbering.id_bound(start), &records) {
             Marked::Below => Some(start),
             Marked::ByAnother(end) => Some(self.numbering.position_from(end)),
-            Marked::Released => panic!("seed {}: nothing was exported", self.seed),
+            found @ (Marked::Released | Marked::Unknown) => {
+                panic!("seed {}: {found:?}, but nothing was exported or restored", self.seed)
+            }
             Marked::SinceThisCopy(end) => {
                 assert!(
                     self.newest.is_some(),

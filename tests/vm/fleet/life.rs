@@ -2,17 +2,17 @@
 
 use crate::support::ids::twitter_worker;
 
-/// The index of the source of IDs.
-pub(super) const IDS: u16 = 0;
-/// The index of the ticket source.
-pub(super) const TICKETS: u16 = 1;
+/// The name of the source of IDs.
+pub(super) const IDS: &str = "ids";
+/// The name of the ticket source.
+pub(super) const TICKETS: &str = "orders";
 /// The number of draws that are enough to show that a source serves.
 pub(super) const ENOUGH: usize = 20;
 
 /// A run of IDs or tickets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
-    pub(super) source: u16,
+    pub(super) source: &'static str,
     /// The guest's clock at the request.
     pub(super) asked_us: i64,
     pub(super) first: u64,
@@ -51,18 +51,18 @@ impl Life {
             }
             let words: Vec<&str> = line.split_whitespace().collect();
             let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
-            match (words.first(), number(1), number(2), number(3), number(4)) {
-                (Some(&"DREW"), Some(source), Some(asked_us), Some(first), Some(last)) => {
-                    let source = source as u16;
+            match (words.first(), words.get(1), number(1), number(2), number(3), number(4)) {
+                (Some(&"DREW"), Some(source), _, Some(asked_us), Some(first), Some(last)) => {
+                    let source = if *source == IDS { IDS } else { TICKETS };
                     let first = first as u64;
                     let last = last as u64;
                     life.draws.push(Draw { source, asked_us, first, last });
                 }
-                (Some(&"REFUSED"), Some(asked_us), Some(code), ..) => {
+                (Some(&"REFUSED"), _, Some(asked_us), Some(code), ..) => {
                     life.refusals.push((asked_us, code as u16));
                 }
-                (Some(&"STEPPED"), Some(to), ..) => life.noticed_us = Some(to * 1_000_000),
-                (Some(&"ENDED"), Some(code), ..) => life.ends.push(code as i32),
+                (Some(&"STEPPED"), _, Some(to), ..) => life.noticed_us = Some(to * 1_000_000),
+                (Some(&"ENDED"), _, Some(code), ..) => life.ends.push(code as i32),
                 _ if line.contains("the state is lost") => life.reason = Some(line.to_owned()),
                 (Some(time), ..) if line.contains("was, or may have been, restored from a snapshot") => {
                     life.noticed_us = time.parse::<jiff::Timestamp>().ok().map(|time| time.as_microsecond());
@@ -74,7 +74,7 @@ impl Life {
     }
 
     /// Returns the draws from a source that were requested at or after this time.
-    pub(super) fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
+    pub(super) fn drawn(&self, source: &'static str, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
         self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
     }
 

@@ -29,7 +29,6 @@ fn kind(error: &Error) -> &'static str {
         Error::Lost { .. } => "lost",
         Error::Protocol { .. } => "foreign_protocol",
         Error::EveryEndpoint(errors) => kind(&errors[0]),
-        Error::NoSuchSource { .. } => "unknown_source",
         Error::WentBack { .. } => "went_back",
         Error::SameWorkerIds { .. } => "same_worker_ids",
         Error::BadOption(_) => "bad_argument",

@@ -9,8 +9,28 @@ use super::call::Deadline;
 use super::error::Error;
 use super::exchange::Exchange;
 use super::options::{SourceChoice, check_time};
-use crate::protocol::collect::IdCollector;
-use crate::protocol::{Next, Wait};
+use snowbank_wire::collect::IdCollector;
+use snowbank_wire::{Next, Wait};
+
+/// The time that the daemon may wait, unless the caller says otherwise.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// A request for IDs, apart from its source.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) count: u32,
+    pub(super) wait: Duration,
+    pub(super) explicit: bool,
+    pub(super) partial: bool,
+}
+
+impl Asked {
+    /// Returns the request as the daemon gets it.
+    pub(super) fn on_wire(self, source: &SourceChoice) -> Next<'_> {
+        let Self { count, wait, explicit, partial } = self;
+        Next { count, source: source.on_wire(), wait: Wait::at_most(wait), explicit, partial }
+    }
+}
 
 /// A call for a batch of IDs. Set the call's options, then await the call.
 ///
@@ -21,8 +41,7 @@ use crate::protocol::{Next, Wait};
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
     client: &'a Client,
-    /// The request, apart from its source and its wait.
-    next: Next,
+    next: Asked,
     source: SourceChoice,
     max_wait: Option<Duration>,
     timeout: Duration,
@@ -32,8 +51,8 @@ impl<'a> BatchCall<'a> {
     pub(super) fn new(client: &'a Client, count: u32) -> Self {
         Self {
             client,
-            next: Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false },
-            source: SourceChoice::Index(0),
+            next: Asked { count, wait: DEFAULT_WAIT, explicit: false, partial: false },
+            source: SourceChoice::First,
             max_wait: None,
             timeout: client.shared().options.timeout,
         }
@@ -48,8 +67,7 @@ impl<'a> BatchCall<'a> {
     /// Sets how long the daemon may wait for IDs that are not available yet. The deadline of this
     /// call and the daemon's `max_wait` cap that wait.
     ///
-    /// By default the daemon's own limit applies: 1 s, or two ticks of the source if they are
-    /// longer. If `limit` is zero, the daemon answers at once.
+    /// The default is 1 s. If `limit` is zero, the daemon answers at once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
@@ -78,23 +96,25 @@ impl<'a> BatchCall<'a> {
     async fn send(mut self) -> Result<Batch, Error> {
         check_time("timeout", self.timeout)?;
         if let Some(limit) = self.max_wait {
-            self.next.wait = Wait::at_most(limit.min(self.timeout));
+            self.next.wait = limit;
         }
+        self.next.wait = self.next.wait.min(self.timeout);
         self.client.next(&Deadline::after(self.timeout), self.next, &self.source).await
     }
 }
 
 impl Client {
-    /// Fetches IDs of `source`. `next.source` is ignored.
+    /// Fetches IDs of `source`.
     pub(super) async fn next(
         &self,
         deadline: &Deadline,
-        next: Next,
+        next: Asked,
         source: &SourceChoice,
     ) -> Result<Batch, Error> {
         self.call(deadline, |reply| Exchange::Ids {
             source: source.clone(),
-            ids: IdCollector::new(next),
+            asked: next,
+            ids: IdCollector::new(&next.on_wire(source)),
             reply,
         })
         .await

@@ -27,7 +27,7 @@ use super::batch::Batch;
 use super::error::{Error, signed};
 use super::options::{ClientOptions, SourceChoice};
 use super::{IdsOptions, SharedIds, check_fork, forked};
-use crate::protocol::Info;
+use snowbank_wire::Info;
 
 /// A handle to one or several daemons. Each call blocks the calling thread. Clones share the
 /// client's connections, and any thread may use a clone. The options, deadlines and errors are
@@ -61,7 +61,7 @@ impl Client {
     /// # Errors
     /// Returns an [`Error`] that says why the call failed.
     pub fn batch(&self, count: u32) -> Result<Batch, Error> {
-        self.batch_from(0, count)
+        self.batch_from(SourceChoice::First, count)
     }
 
     /// Fetches `count` IDs of a source, by name or index.

@@ -10,7 +10,7 @@ use super::error::{Error, Refusal};
 use super::exchange::{Exchange, Reply};
 use super::shared::Shared;
 use super::{Client, Lane, check_fork};
-use crate::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// One attempt of a call, on the way to a connection.
 #[derive(Debug)]

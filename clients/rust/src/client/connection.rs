@@ -9,7 +9,6 @@
 mod foreign;
 mod greeting;
 mod in_flight;
-mod sources;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -23,19 +22,17 @@ use tokio::time::{Instant, Sleep};
 
 use foreign::bad_length;
 use in_flight::InFlight;
-use sources::Sources;
 
 use super::batch::Batch;
 use super::call::{Call, exhausted_beyond};
 use super::endpoint::Streams;
-use super::error::{Error, Refusal, moves_on};
+use super::error::{Error, Refusal, closes, moves_on};
 use super::exchange::Exchange;
-use super::options::SourceChoice;
 use super::queue::Queue;
 use super::shared::Shared;
-use crate::protocol::collect::Progress;
-use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
-use crate::protocol::{Next, Parsed, request};
+use snowbank_wire::collect::Progress;
+use snowbank_wire::reply::{self, ErrorReply, Reply as Frame};
+use snowbank_wire::{Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon reads some 500 requests at
 /// once, so further requests would only wait in the daemon's socket.
@@ -44,8 +41,11 @@ const MAX_IN_FLIGHT: usize = 1_024;
 /// The least free space in the input before a read, in bytes.
 const READ_SIZE: usize = 16 << 10;
 
-/// The tag of the greeting, and of frames that answer no request. The tags of calls begin at 1.
-const GREETING_TAG: u16 = 0;
+/// The tag of an ERROR that answers no request.
+const NO_TAG: u16 = 0;
+
+/// The tag of the greeting. The tags of calls begin at 1 again.
+const GREETING_TAG: u16 = 1;
 
 const CLOSED: &str = "closed by the daemon";
 
@@ -76,8 +76,6 @@ pub(super) struct Connection {
     scratch: Vec<u8>,
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
-    /// The daemon's sources, from its latest INFO.
-    sources: Sources,
     /// A timer that ends when the oldest request in flight counts as stalled, or earlier.
     stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call without an error. The greeting does not count.
@@ -202,14 +200,10 @@ impl Connection {
     fn encode(&mut self, tag: u16, exchange: &Exchange) -> Result<Duration, Error> {
         self.scratch.clear();
         let wait = match exchange {
-            Exchange::Ids { source, ids, .. } => {
-                let next = ids.asked();
-                let source = match source {
-                    SourceChoice::Index(index) => *index,
-                    SourceChoice::Name(name) => self.sources.index(&self.endpoint, name)?,
-                };
-                request::encode_next(&mut self.scratch, tag, &Next { source, ..*next });
-                next.wait.limit().unwrap_or_else(|| self.sources.default_wait(source))
+            Exchange::Ids { source, asked, .. } => {
+                let next = asked.on_wire(source);
+                request::encode_next(&mut self.scratch, tag, &next).map_err(Error::bad_option)?;
+                asked.wait
             }
             Exchange::Info(..) => {
                 request::encode_info(&mut self.scratch, tag);
@@ -237,7 +231,7 @@ impl Connection {
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.fail_front(&fault)),
                 Parsed::Frame { content: Ok(frame), tag, consumed } => (frame, tag, consumed),
             };
-            if let (Frame::Error(error), GREETING_TAG) = (&frame, tag) {
+            if let (Frame::Error(error), NO_TAG) = (&frame, tag) {
                 return Err(End::Failed(self.refused(error)));
             }
             let Some(front) = self.in_flight.front_mut() else {
@@ -289,10 +283,7 @@ impl Connection {
             }
             Exchange::Ping(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
             Exchange::Info(json, reply) => match json.finish() {
-                Ok(info) => {
-                    self.sources = Sources::new(&info);
-                    drop(reply.send(Ok(info)));
-                }
+                Ok(info) => drop(reply.send(Ok(info))),
                 Err(bad) => {
                     let error = self.broken(&bad);
                     drop(reply.send(Err(error.clone())));
@@ -314,7 +305,7 @@ impl Connection {
         // If the only daemon has no usable clock or ceiling, keep the connection: no other daemon
         // could serve.
         let has_others = self.shared.options.endpoints.len() > 1;
-        if error.code().is_some_and(|code| code.closes() || (moves_on(code) && has_others)) {
+        if error.code().is_some_and(|code| closes(code) || (moves_on(code) && has_others)) {
             return Err(End::Failed(error));
         }
         if call_moves_on { Err(End::Exhausted(error)) } else { Ok(()) }

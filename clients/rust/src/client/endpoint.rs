@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::TlsChoice;
-use crate::address::Address;
+use snowbank_wire::address::Address;
 
 /// Both directions of a connection.
 pub(super) struct Streams {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::BadEndpoint;
-use crate::protocol::reply::ErrorReply;
-use crate::protocol::{ErrorCode, one_line, reply};
+use snowbank_wire::reply::ErrorReply;
+use snowbank_wire::{Action, ErrorCode, one_line, reply};
 
 /// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust uses
 /// `Debug` to print an error that `main` returns.
@@ -54,16 +54,6 @@ pub enum Error {
         endpoint: Arc<str>,
         /// The protocol that the other side speaks, or the rule of this protocol that it broke.
         reason: Arc<str>,
-    },
-    /// The daemon has no source of that name.
-    #[error("{endpoint} has no source named {name:?}; it has {known}")]
-    NoSuchSource {
-        /// The endpoint.
-        endpoint: Arc<str>,
-        /// The requested name.
-        name: Arc<str>,
-        /// The names of the daemon's sources, at most 20 of them.
-        known: Arc<str>,
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had
     /// fetched. The next call of that `Ids` continues from the lower IDs.
@@ -156,7 +146,9 @@ impl Refusal {
     pub(super) fn new(endpoint: &Arc<str>, error: &ErrorReply<'_>) -> Self {
         let shown = &error.message[..error.message.len().min(reply::MAX_MESSAGE_SIZE)];
         let message = one_line(&String::from_utf8_lossy(shown));
-        Self { endpoint: endpoint.clone(), code: error.code, retry_after: error.retry_after, message }
+        let may_succeed = error.action != Action::Tell && !error.retry_after.is_zero();
+        let retry_after = may_succeed.then_some(error.retry_after);
+        Self { endpoint: endpoint.clone(), code: error.code, retry_after, message }
     }
 }
 
@@ -235,6 +227,11 @@ pub(super) fn moves_on(code: ErrorCode) -> bool {
     }
 }
 
+/// Returns whether the daemon closes the connection after this code.
+pub(super) fn closes(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::Unauthorized | ErrorCode::ShuttingDown | ErrorCode::TooBusy)
+}
+
 fn from_endpoint(endpoint: &Option<Arc<str>>) -> String {
     endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
 }
@@ -274,7 +271,8 @@ mod tests {
     use super::*;
 
     fn refusal(code: u16, message: &[u8]) -> Error {
-        let error = ErrorReply { code, retry_after: Some(Duration::from_millis(1200)), message };
+        let retry_after = Duration::from_millis(1200);
+        let error = ErrorReply { code, action: Action::Leave, retry_after, message };
         Error::Refused(Arc::new(Refusal::new(&"ids-1:7660".into(), &error)))
     }
 

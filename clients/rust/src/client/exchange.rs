@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::ask::Asked;
 use super::batch::Batch;
 use super::error::Error;
 use super::options::SourceChoice;
-use crate::protocol::Info;
-use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
-use crate::protocol::reply::Reply as Frame;
+use snowbank_wire::Info;
+use snowbank_wire::collect::{BadReply, IdCollector, InfoCollector, Progress};
+use snowbank_wire::reply::Reply as Frame;
 
 /// The channel for an answer. If the caller abandoned its call, the channel is closed. If the
 /// channel is dropped without an answer, the caller gets the error that the runtime has shut down.
@@ -18,9 +19,8 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 /// One attempt of a call. The code that holds an exchange must send an answer to the caller.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// A request for IDs. The index in `ids` is not used: the daemon's index of `source` replaces
-    /// it.
-    Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
+    /// A request for IDs.
+    Ids { source: SourceChoice, asked: Asked, ids: IdCollector, reply: Reply<Batch> },
     /// A request for the daemon's INFO.
     Info(InfoCollector, Reply<Info>),
     /// A PING. The answer is its round-trip time.

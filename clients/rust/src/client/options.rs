@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::call::FOREVER;
 use super::error::Error;
 use super::{BadEndpoint, Endpoint};
-use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
+use snowbank_wire::{DEFAULT_PORT, MAX_TOKEN_SIZE};
 
 /// The endpoints of a [`Client`](super::Client), and its other options.
 #[derive(Debug, Clone)]
@@ -235,17 +235,19 @@ impl fmt::Debug for Token {
 /// The source that a call takes IDs from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may number
-    /// their sources differently.
-    Index(u16),
-    /// The source's name. The client looks up the index of this name on each daemon that it
-    /// connects to.
+    /// The daemon's first source.
+    First,
+    /// The source of that name.
     Name(Arc<str>),
 }
 
-impl From<u16> for SourceChoice {
-    fn from(index: u16) -> Self {
-        Self::Index(index)
+impl SourceChoice {
+    /// Returns the name as NEXT has it.
+    pub(super) fn on_wire(&self) -> &[u8] {
+        match self {
+            Self::First => b"",
+            Self::Name(name) => name.as_bytes(),
+        }
     }
 }
 

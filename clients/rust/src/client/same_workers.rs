@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::connection::Connection;
 use super::error::Error;
 use super::shared::Shared;
-use crate::protocol::Info;
-use crate::protocol::info::SharedWorkerId;
+use snowbank_wire::Info;
+use snowbank_wire::info::SharedWorkerId;
 
 /// The time before the first comparison, and between two comparisons while daemons collide. A
 /// client that lives for a shorter time makes no connections for the check. A daemon that restarts,

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::age::sleep_machine;
 use crate::client::{Client, ClientOptions, Error, IdsOptions};
-use crate::protocol::ErrorCode;
 use app::{App, TIMEOUT};
+use snowbank_wire::ErrorCode;
 pub(in crate::client) use world::dial;
 use world::{Mode, PER_MS, Wire, World};
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use snowbank_client::Client;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, ms, options};

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use snowbank_client::IdsOptions;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};

@@ -7,20 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use snowbank_client::layout::Run;
-use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
+use snowbank_id::layout::Run;
+use snowbank_wire::{ErrorCode, ErrorReply, Next, Parsed, Request, Welcome, reply, request};
 
 /// The body of an INFO reply with only the keys that a client needs.
-pub(crate) const INFO: &str =
-    r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
+pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000000,"sources":[{"name":"default"}]}"#;
 
 /// A request that the daemon has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
-    Next(Next),
+    Next(Next<'static>),
     Info,
     Ping(Vec<u8>),
-    Auth(Vec<u8>),
+    Hello(Vec<u8>),
 }
 
 /// A listener that runs a script on each connection.
@@ -85,25 +84,32 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Returns the next request, or `None` once the client has closed or was silent for 20 s.
-    /// Answers the greeting's PING.
+    /// Answers the greeting's HELLO.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
-            Some((Asked::Ping(body), tag)) if !body.is_empty() => {
-                self.send(|out| reply::encode_pong(out, tag, &body));
+            Some((Asked::Hello(_), tag)) => {
+                self.welcome(tag);
                 self.read_any()
             }
             other => other,
         }
     }
 
+    fn welcome(&mut self, tag: u16) -> bool {
+        let claims = reply::WireIds::new(&[]);
+        let good_for = Duration::from_secs(1);
+        let welcome = Welcome { version: 1, good_for, max_count: 1_000_000, instance: 1, claims };
+        self.send(|out| reply::encode_welcome(out, tag, &welcome))
+    }
+
     fn read_any(&mut self) -> Option<(Asked, u16)> {
         loop {
             if let Parsed::Frame { content, tag, consumed } = request::parse(&self.input) {
                 let asked = match content.expect("the client sends sound requests") {
-                    Request::Next(next) => Asked::Next(next),
+                    Request::Next(next) => Asked::Next(Next { source: b"", ..next }),
                     Request::Info => Asked::Info,
                     Request::Ping(body) => Asked::Ping(body.to_vec()),
-                    Request::Auth(token) => Asked::Auth(token.to_vec()),
+                    Request::Hello(hello) => Asked::Hello(hello.token.to_vec()),
                 };
                 self.input.drain(..consumed);
                 return Some((asked, tag));
@@ -119,7 +125,7 @@ impl Peer {
     }
 
     /// Returns the next request, which must be for IDs.
-    pub(crate) fn read_next(&mut self) -> (Next, u16) {
+    pub(crate) fn read_next(&mut self) -> (Next<'static>, u16) {
         match self.read() {
             Some((Asked::Next(next), tag)) => (next, tag),
             other => panic!("a request for IDs is due, not {other:?}"),
@@ -157,7 +163,12 @@ impl Peer {
         retry_after: Option<Duration>,
         message: &str,
     ) -> bool {
-        self.send(|out| reply::encode_error(out, tag, code, retry_after, message))
+        let error = match retry_after {
+            Some(after) if code == ErrorCode::Exhausted => ErrorReply::stay(code, after, message),
+            Some(after) => ErrorReply::leave(code, after, message),
+            None => ErrorReply::tell(code, message),
+        };
+        self.send(|out| reply::encode_error(out, tag, &error))
     }
 
     /// Answers as a daemon whose next ID is `next_id`.
@@ -173,8 +184,8 @@ impl Peer {
             Asked::Ping(body) => {
                 self.send(|out| reply::encode_pong(out, tag, body));
             }
-            Asked::Auth(_) => {
-                self.send(|out| reply::encode_ok(out, tag));
+            Asked::Hello(_) => {
+                self.welcome(tag);
             }
         }
     }

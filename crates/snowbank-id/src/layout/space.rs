@@ -161,6 +161,15 @@ impl Space {
         nodes.map(|part| part.values).product()
     }
 
+    /// Returns the claim of a [number](Layout::number_in_space) of this space: the first eight bytes
+    /// of the SHA-256 of the space's text, a blank and the number, little-endian. Two daemons with an
+    /// equal claim hand out the same IDs. Every daemon must make this text alike, in all releases.
+    pub fn claim(&self, number: u64) -> u64 {
+        let digest = hmac_sha256::Hash::hash(format!("{self} {number}").as_bytes());
+        let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = digest;
+        u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7])
+    }
+
     /// Returns the indices of two numbers, one of this space and one of the other space, that can
     /// make the same ID, perhaps at different times. Returns `None` if there are no such numbers,
     /// or if the spaces do not grow alike.

@@ -195,11 +195,12 @@ fn writers_of(path: &Path) -> Result<Writers, StateError> {
                  IDs would repeat: name a directory that belongs to this user (--state-dir DIR)"
             ),
         ),
-        Untrusted::Open(mode) => StateError::new(
+        Untrusted::Open(open, mode) => StateError::new(
             Cause::Setting,
             format!(
-                "every user can write the state directory {shown} (mode {mode:o}), and so make IDs repeat; only its owner and \
-                 its group may write there: `chmod o-w` it, or name a directory below it, which the daemon makes private"
+                "every user can write {} (mode {mode:o}), and so replace the state in {shown} and make IDs repeat; only its \
+                 owner and its group may write there: `chmod o-w` it, or move the state elsewhere",
+                open.display()
             ),
         ),
     })

@@ -136,6 +136,7 @@ pub fn merge(
             wall_minus_boot_us: offset_us.unwrap_or(0),
             id_minus_boot_us: None,
             machine: here.machine.clone(),
+            life: here.life.clone().filter(|_| arriving.numbering.ticket().is_some()),
             released: false,
             ..arriving
         };
@@ -149,15 +150,19 @@ pub fn merge(
         // A record with another name stays, so that a source with that name starts above it. The
         // order of two imports then makes no difference. A released record is replaced, whatever
         // its name.
-        let replaced = merged.extract_if(.., |record| {
+        let replaces = |record: &mut Record| {
             record.forgotten == arrived.forgotten
                 && arrived.says_all_of(record)
                 && (record.released || record.name == arrived.name)
-        });
-        // A replaced record may have a higher `assigned_bound`.
-        let assigned_bound =
-            replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
-        merged.push(Record { assigned_bound, ..arrived });
+        };
+        let replaced: Vec<Record> = merged.extract_if(.., replaces).collect();
+        // What a replaced record says beyond its bound stays.
+        let mut arrived = arrived;
+        for record in replaced {
+            arrived.assigned_bound = arrived.assigned_bound.max(record.assigned_bound);
+            arrived.restored |= record.restored;
+        }
+        merged.push(arrived);
     }
     keep_highest_forgotten(&mut merged);
     Ok(merged)
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_import_drops_the_clock_offsets_of_other_boots() {
-        let here = HostIdentity { machine: None, boot: Some(String::from("this boot")) };
+        let here = HostIdentity { boot: Some(String::from("this boot")), ..HostIdentity::default() };
         let import = |stored: &[Record], arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
             let merged = merge(stored.to_vec(), export, &owner(), &here).expect("no stored record is ahead");

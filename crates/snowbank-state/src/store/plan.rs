@@ -106,7 +106,7 @@ impl StateError {
 
     /// Returns the error for a counter whose numbers may have been handed out elsewhere: by another
     /// copy of the machine, or by another daemon that shared the counter.
-    fn restored(claimant: &Claimant<'_>) -> StateError {
+    pub fn restored(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
         let reason = format!(

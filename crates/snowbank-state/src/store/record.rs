@@ -48,6 +48,8 @@ pub struct Record {
     /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set`
     /// replaces the record by a new one.
     pub restored: bool,
+    /// The machine's [`life`](HostIdentity) in which this counter was last started or set.
+    pub life: Option<String>,
     /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, the keys of these
     /// worker IDs at the coordinator decide where their next holder starts, and this record binds
     /// only the order of IDs.
@@ -112,6 +114,8 @@ struct Line {
     released: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     restored: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    life: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     assigned: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +147,7 @@ impl From<Record> for Line {
             untouched: record.untouched,
             released: record.released,
             restored: record.restored,
+            life: record.life,
             assigned: record.assigned,
             assigned_bound: record.assigned_bound.map(|bound| bound.to_string()),
             retired: record.retired,
@@ -172,6 +177,7 @@ impl TryFrom<Line> for Record {
             untouched: line.untouched,
             released: line.released,
             restored: line.restored,
+            life: line.life,
             assigned: line.assigned,
             retired: line.retired,
             forgotten: line.forgotten,
@@ -220,6 +226,7 @@ impl Record {
             untouched: false,
             released: false,
             restored: false,
+            life: host.life.clone().filter(|_| numbering.ticket().is_some()),
             assigned: false,
             assigned_bound: None,
             retired: false,

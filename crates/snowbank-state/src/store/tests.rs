@@ -97,7 +97,10 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
 
 #[test]
 fn the_record_of_another_machine_is_found() {
-    let on = |machine: Option<&str>| HostIdentity { machine: machine.map(str::to_owned), boot: None };
+    let on = |machine: Option<&str>| HostIdentity {
+        machine: machine.map(str::to_owned),
+        ..HostIdentity::default()
+    };
     let written_on = |machine| {
         let numbering = numbering("twitter", "1");
         Record::new("orders", &numbering, Position(0), &Owner::new(), &on(machine))

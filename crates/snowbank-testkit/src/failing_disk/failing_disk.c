@@ -20,12 +20,16 @@
  * FAILING_DISK_RECORD names a file to which each call under the directory adds a line: its CALL
  * (sync instead of name), and the path within the directory. The path of the directory itself is
  * ".". The line of a rename has the new name.
+ *
+ * FAILING_DISK_KERNEL_LOG names a file that takes the place of the kernel's log. Each line is a
+ * record.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +37,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -193,7 +198,64 @@ ssize_t writev(int fd, const struct iovec *pieces, int count) {
     CARRY_OUT(order, ssize_t, REAL(writev)(fd, pieces, count));
 }
 
+/* How far this process has read the file in place of the kernel's log. */
+static off_t log_offset;
+
+static int is_log(int fd) {
+    struct stat found;
+    int before = errno;
+    int is = getenv("FAILING_DISK_KERNEL_LOG") != NULL && fstat(fd, &found) == 0 && S_ISCHR(found.st_mode)
+             && found.st_rdev == makedev(1, 11);
+    errno = before;
+    return is;
+}
+
+static off_t log_size(void) {
+    struct stat found;
+    return stat(getenv("FAILING_DISK_KERNEL_LOG"), &found) == 0 ? found.st_size : 0;
+}
+
+/* Reads one line of the log. */
+static ssize_t read_log(char *bytes, size_t size) {
+    int fd = REAL(open)(getenv("FAILING_DISK_KERNEL_LOG"), O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : REAL(pread64)(fd, bytes, size, log_offset);
+    if (fd >= 0) {
+        REAL(close)(fd);
+    }
+    char *end = length > 0 ? memchr(bytes, '\n', (size_t)length) : NULL;
+    if (end == NULL) {
+        errno = EAGAIN;
+        return -1;
+    }
+    log_offset += end + 1 - bytes;
+    return end + 1 - bytes;
+}
+
+off64_t lseek64(int fd, off64_t offset, int whence) {
+    if (is_log(fd)) {
+        return log_offset = whence == SEEK_END ? log_size() : offset;
+    }
+    return REAL(lseek64)(fd, offset, whence);
+}
+
+/* glibc declares that poll only writes its argument, so gcc takes the descriptor for unset. */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+int poll(struct pollfd *files, nfds_t count, int timeout) {
+    if (count == 1 && is_log(files[0].fd)) {
+        while (log_size() <= log_offset) {
+            stall(10);
+        }
+        files[0].revents = POLLIN;
+        return 1;
+    }
+    return REAL(poll)(files, count, timeout);
+}
+
 ssize_t read(int fd, void *bytes, size_t size) {
+    if (is_log(fd)) {
+        return read_log(bytes, size);
+    }
     struct order order = for_fd(fd, "read");
     CARRY_OUT(order, ssize_t, REAL(read)(fd, bytes, size));
 }
@@ -244,6 +306,9 @@ int open64(const char *path, int flags, ...) {
     struct order order = {WORK, 0};
     if (strcmp(path, "/dev/kmsg") == 0) {
         order = ordered("kernel");
+        if (getenv("FAILING_DISK_KERNEL_LOG") != NULL) {
+            flags = O_PATH | O_CLOEXEC;
+        }
     } else if ((flags & O_ACCMODE) != O_RDONLY) {
         order = for_path(path, "open");
     }

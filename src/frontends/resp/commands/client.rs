@@ -6,7 +6,7 @@ use super::{REDIS_VERSION, Refused, refuse_token, shown};
 use crate::frontends::Conditions;
 use crate::frontends::resp::encode::{self, Version};
 use crate::frontends::resp::{Reply, Resp, parse};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 const HELLO_NOAUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
      AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";

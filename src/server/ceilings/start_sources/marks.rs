@@ -41,6 +41,7 @@ impl Found {
         match ceiling::compare(&marks, numbering, start, &self.records) {
             Marked::Below => Ok((start, None)),
             Marked::Released => Err(moved_away(claimant, locks)),
+            Marked::Unknown => Err(StateError::restored(claimant).into()),
             Marked::SinceThisCopy(end) if !settings.is_assigned() => {
                 Ok((end, Some(self.adopt_older(claimant, end, now)?)))
             }

@@ -127,7 +127,7 @@ fn a_start_beyond_max_ahead_returns_the_time_to_wait() {
 }
 
 fn host_in(boot: &str) -> HostIdentity {
-    HostIdentity { machine: None, boot: Some(boot.to_owned()) }
+    HostIdentity { boot: Some(boot.to_owned()), ..HostIdentity::default() }
 }
 
 /// Returns a state with these records, as a start in this boot would find it.

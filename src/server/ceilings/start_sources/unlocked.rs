@@ -65,6 +65,7 @@ pub fn check_records(
         let start = start.unwrap_or_default().id_bound.max(guard(numbering, records, wall));
         match compare(&marks, numbering, start, records) {
             Marked::Released => return Err(StateError::released(name, numbering).into()),
+            Marked::Unknown => return Err(StateError::restored(claimant).into()),
             Marked::SinceThisCopy(end) if !adopt => return Err(older_copy(name, numbering, end, path)),
             Marked::Below | Marked::ByAnother(_) | Marked::SinceThisCopy(_) => {}
         }

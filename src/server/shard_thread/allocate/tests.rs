@@ -21,6 +21,7 @@ use crate::server::shard_thread::connection::Connection;
 use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart, Source};
@@ -46,7 +47,7 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let supply = Supply::new(Arc::clone(&source), Stage::Granted, 1);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
     let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
-    let metrics = Metrics::new(1, Vec::new(), String::from("test"), reading);
+    let metrics = Metrics::new(1, Vec::new(), Instance(1), reading);
     let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
     (Rc::new(ThreadState::new(Arc::new(common), 0)), source)
 }

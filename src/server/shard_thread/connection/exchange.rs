@@ -1,5 +1,7 @@
 //! Serves the requests of a turn, some after a wait, and encodes their replies.
 
+use std::time::Duration;
+
 use super::super::allocate::{NotYet, Parked};
 use super::super::backlog::Backlog;
 use super::super::scheduler::{TURN_COST, scan_cost, turn_cost};
@@ -11,7 +13,7 @@ use crate::clock::BootMicros;
 use crate::frontends::{FEW_IDS, FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::{Action, ErrorCode};
 
 /// The number of errors in a row after which a connection is closed, because an error costs more
 /// than a request. This many errors are enough to notice a defect of an honest client.
@@ -276,7 +278,13 @@ impl<F: FrontEnd> Exchange<F> {
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
         rejections::log(peer.peer(), &format!("after a reload: {denial}"));
-        let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
+        // The client's files may already have another token or certificate.
+        let words = Words {
+            code: ErrorCode::Unauthorized,
+            action: Action::Leave,
+            retry_after: Some(Duration::ZERO),
+            message: denial.to_string(),
+        };
         self.front.farewell(&mut turn.state.output, &words);
         turn.thread.counters.record_error(F::PROTOCOL, words.code);
         Some(TurnEnd::Close)

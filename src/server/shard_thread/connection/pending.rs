@@ -10,12 +10,12 @@ use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
 use crate::server::net::rejections;
-use snowbank_client::protocol::MAX_REQUEST_SIZE;
+use snowbank_wire::MAX_REQUEST_SIZE;
 
 /// The delay before a client learns that its token is wrong or missing. During the delay, the
 /// connection occupies one of few places, so guessing tokens is slow. The delay does not harm an
-/// honest client that has a wrong configuration.
-const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
+/// honest client that has a wrong configuration. A client waits for a second for the answer.
+const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
 /// or 64 common requests. Turns of pending connections and turns without a permit are short.

@@ -21,7 +21,7 @@ use crate::frontends::{FrameLimit, FrontEnd};
 use crate::server::net::tls_stream::UNSENT_BYTES_MAX;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
-use snowbank_client::protocol::MAX_REPLY_SIZE;
+use snowbank_wire::MAX_REPLY_SIZE;
 
 /// One connection's share is the free budget divided by this. 64 clients that never read use up
 /// half of the budget. Ten thousand such clients exceed the budget by at most [`KEPT_FREELY`] and a

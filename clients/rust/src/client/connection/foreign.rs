@@ -1,6 +1,6 @@
 //! Recognises servers that answer in another protocol.
 
-use crate::protocol::{MAX_REPLY_LENGTH, MIN_LENGTH};
+use snowbank_wire::{MAX_REPLY_LENGTH, MIN_LENGTH};
 
 /// The most bytes of another protocol's answer that an error shows.
 const SHOWN: usize = 60;

@@ -9,20 +9,13 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::foreign::bad_length;
-use super::sources::Sources;
-use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
+use super::{Connection, GREETING_TAG, NO_TAG, READ_SIZE, describe, wrong_tag};
 use crate::client::endpoint::connect;
 use crate::client::error::{Error, IS_IT_OURS};
 use crate::client::shared::Shared;
-use crate::protocol::collect::{BadReply, InfoCollector, Progress};
-use crate::protocol::reply::{self, Reply as Frame};
-use crate::protocol::{Info, Parsed, request};
-
-/// The body of the PING that the client sends first on every connection. An HTTP server answers
-/// only after the end of a line. With these line ends it answers at once, and the client can tell
-/// that this is an HTTP server. A Redis server stays silent, because it finds no line end behind
-/// the zero bytes of a frame.
-const PROBE: &[u8] = b"\r\n\r\n";
+use snowbank_wire::collect::{BadReply, InfoCollector, Progress};
+use snowbank_wire::reply::{self, Reply as Frame};
+use snowbank_wire::{Hello, Info, Parsed, VERSION, request};
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";
 
@@ -49,8 +42,7 @@ impl Connection {
             output: BytesMut::new(),
             scratch: Vec::new(),
             in_flight: VecDeque::new(),
-            last_tag: GREETING_TAG,
-            sources: Sources::default(),
+            last_tag: NO_TAG,
             stall_timer: Box::pin(sleep_until(began)),
             has_answered: false,
             is_finishing: false,
@@ -79,24 +71,19 @@ impl Connection {
         // answer says more than the error of the failed write, so read even after such an error.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
-        self.read_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;
-        if self.shared.options.token.is_some() {
-            self.read_greeting(&closed, |frame| done_if(*frame == Frame::Ok)).await?;
-        }
+        self.read_greeting(&closed, |frame| done_if(matches!(frame, Frame::Welcome(_)))).await?;
         let mut info = InfoCollector::default();
         self.read_greeting(&closed, |frame| info.add(frame)).await?;
         let info = info.finish().map_err(|bad| self.broken(&bad))?;
-        self.sources = Sources::new(&info);
         Ok(info)
     }
 
     /// Returns the client's first requests.
     fn hello(&self) -> Result<Vec<u8>, Error> {
         let mut hello = Vec::new();
-        request::encode_ping(&mut hello, GREETING_TAG, PROBE).map_err(Error::bad_option)?;
-        if let Some(token) = &self.shared.options.token {
-            request::encode_auth(&mut hello, GREETING_TAG, &token.0).map_err(Error::bad_option)?;
-        }
+        let token = self.shared.options.token.as_ref().map_or(&[][..], |token| &token.0);
+        let greeting = Hello { version: VERSION, token };
+        request::encode_hello(&mut hello, GREETING_TAG, &greeting).map_err(Error::bad_option)?;
         request::encode_info(&mut hello, GREETING_TAG);
         Ok(hello)
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::exchange::Exchange;
-use crate::protocol::collect::{BadReply, Progress};
-use crate::protocol::reply::Reply as Frame;
+use snowbank_wire::collect::{BadReply, Progress};
+use snowbank_wire::reply::Reply as Frame;
 
 /// One request that was sent and has no full reply yet.
 pub(super) struct InFlight {

@@ -9,7 +9,7 @@ use super::Ids;
 use super::buffered_batch::BufferedBatch;
 use super::fetch::{Delivery, Fetch, FetchRequest};
 use crate::client::{Error, check_fork};
-use crate::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// The most IDs that the first fetch asks for. The number is small because the demand is not known
 /// yet, and because unused IDs are lost, which matters if a layout has few IDs.

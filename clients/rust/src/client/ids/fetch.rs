@@ -11,9 +11,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::client::age::Birth;
+use crate::client::ask::Asked;
 use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
-use crate::protocol::{ErrorCode, Next, Wait};
+use snowbank_wire::ErrorCode;
 
 /// The longest time that a daemon may wait until a batch is complete. After this time the daemon
 /// sends the IDs that it has, so that a caller with an empty buffer gets some IDs soon.
@@ -123,8 +124,7 @@ impl FetchRequest {
     /// Returns a batch with at least one usable ID, before the deadline.
     async fn fetch(&self) -> Result<Batch, Error> {
         let deadline = Deadline::after(self.timeout);
-        let wait = Wait::at_most(GATHERING);
-        let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
+        let mut next = Asked { count: self.count, wait: GATHERING, explicit: false, partial: true };
         // The time of the first batch of lower IDs, and the pause before the next request for
         // higher IDs.
         let mut lower_since = None;

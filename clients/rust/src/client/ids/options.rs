@@ -19,7 +19,7 @@ impl Default for IdsOptions {
     /// one second.
     fn default() -> Self {
         Self {
-            source: SourceChoice::Index(0),
+            source: SourceChoice::First,
             max_batch: 10_000,
             max_age: Duration::from_secs(1),
             timeout: None,

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::world::{Mode, Wire, World};
-use crate::protocol::{ErrorCode, Parsed, Request, reply, request};
+use snowbank_wire::{ErrorCode, ErrorReply, Parsed, Request, Welcome, reply, request};
 
 /// Serves a connection until either side ends it.
 pub(super) async fn serve<S>(wire: Wire, index: usize, mut life: watch::Receiver<u32>, stream: S)
@@ -56,15 +56,22 @@ impl World {
                 return (Duration::ZERO, true);
             }
             (Mode::Refuses(code, wait), Request::Next(_)) => {
-                reply::encode_error(out, tag, code, Some(wait), "");
+                reply::encode_error(out, tag, &ErrorReply::leave(code, wait, ""));
             }
             (_, Request::Ping(body)) => reply::encode_pong(out, tag, body),
-            (_, Request::Auth(_)) => reply::encode_ok(out, tag),
+            (_, Request::Hello(_)) => {
+                let claims = reply::WireIds::new(&[]);
+                let good_for = Duration::from_secs(1);
+                let welcome = Welcome { version: 1, good_for, max_count: 1_000_000, instance: 1, claims };
+                reply::encode_welcome(out, tag, &welcome);
+            }
             (_, Request::Info) => reply::encode_info(out, tag, self.info(index).as_bytes()),
             (Mode::Serves, Request::Next(next)) => {
                 match self.claim(index, next.count, next.partial) {
                     Ok(runs) => reply::encode_runs_frame(out, tag, &runs, false).expect("sound runs"),
-                    Err(wait) => reply::encode_error(out, tag, ErrorCode::Exhausted, Some(wait), ""),
+                    Err(wait) => {
+                        reply::encode_error(out, tag, &ErrorReply::stay(ErrorCode::Exhausted, wait, ""));
+                    }
                 }
                 return self.spoil(out);
             }
@@ -90,7 +97,7 @@ impl World {
 
     fn info(&self, index: usize) -> String {
         format!(
-            r#"{{"protocol":1,"max_count":1000000,"instance":"{instance}","sources":[{{"index":0,"name":"default",
+            r#"{{"protocol":1,"max_count":1000000,"instance":"{instance}","sources":[{{"name":"default",
                "layout":"time:41,worker:10,sequence:12","worker_ids":[{worker}]}}]}}"#,
             worker = self.daemons[index].worker,
             instance = self.daemons[index].instance,

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::daemon;
-use crate::address::Address;
 use crate::client::endpoint::{ChosenAddress, Streams};
 use crate::layout::Run;
-use crate::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
+use snowbank_wire::address::Address;
 
 /// The number of IDs that a daemon has for each ms, as in Twitter's layout.
 pub(super) const PER_MS: u64 = 4_096;
