@@ -92,7 +92,8 @@ pub fn no_grant(source: &str, waits_for: Option<&str>) -> Words {
              status has the cause"
         ),
     };
-    Words { code: ErrorCode::NoCeiling, retry_after: Some(Duration::from_secs(1)), message }
+    let retry_after = Some(Duration::from_secs(1));
+    Words { code: ErrorCode::NoCeiling, action: Action::Leave, retry_after, message }
 }
 
 /// Puts a source's refusal into words.

@@ -202,8 +202,8 @@ impl Ceilings {
         let mut polled = self.keeper.poll(reading);
         for index in self.keeper.restored() {
             // This comes before the write to the state, which may hang.
-            let marked = self.locks[index].mark_unknown();
-            marked.unwrap_or_else(|error| {
+            let Some(locks) = self.locks.get_mut(&index) else { continue };
+            locks.mark_unknown().unwrap_or_else(|error| {
                 tracing::warn!("{error}; do not restart before `snowbank ticket set`")
             });
         }
