@@ -11,8 +11,8 @@ use super::status::{
 use super::words::counted;
 use crate::config::Grouped;
 
-/// If at least this share of a source's requests is refused, there is a finding. At this share, one
-/// request in 10,000 fails if clients try twice, and nobody notices.
+/// If at least this share of a source's requests is refused with `exhausted`, there is a finding.
+/// Refusals for another reason have a finding of their own. At this share, one request in 10,000 fails if clients try twice, and nobody notices.
 const REFUSED_SHARE: f64 = 0.01;
 /// If at least this share of a source's requests is refused, alerts page somebody. At this share,
 /// one request in a hundred fails if clients try twice.
@@ -367,7 +367,7 @@ impl Status {
 
     /// Finds that requests to a source are refused, or soon will be refused.
     fn find_refusals(&self, source: &SourceStatus) -> Found {
-        let share = source.last_minute.refused_share;
+        let share = source.last_minute.exhausted_share;
         if share >= REFUSED_SHARE {
             let effect = if share >= REFUSED_SHARE_PAGE { Effect::RefusesSome } else { Effect::Look };
             return Some((effect, self.refused_message(source)));
@@ -391,17 +391,13 @@ impl Status {
 
     fn refused_message(&self, source: &SourceStatus) -> String {
         let minute = &source.last_minute;
-        let percent = 100.0 * minute.refused as f64 / minute.requests.max(1) as f64;
-        let reason = if minute.exhausted > 0 {
-            format!("{} with exhausted: {}", Grouped(minute.exhausted), more_worker_ids(source))
-        } else {
-            String::from("see the other findings")
-        };
+        let percent = 100.0 * minute.exhausted as f64 / minute.requests.max(1) as f64;
         format!(
-            "refused {percent:.1} % of the requests of the last {} ({} of {}); {reason}",
+            "refused {percent:.1} % of the requests of the last {} with exhausted ({} of {}): {}",
             seconds(self.last_minute.over_s),
-            Grouped(minute.refused),
-            Grouped(minute.requests)
+            Grouped(minute.exhausted),
+            Grouped(minute.requests),
+            more_worker_ids(source)
         )
     }
 }

@@ -104,8 +104,8 @@ impl Recent {
         for (index, source) in status.sources.iter_mut().enumerate() {
             let SourceCounts { requests, refused, exhausted, .. } = minute.sources[index];
             let soon = soon.sources[index];
-            let refused_share = share(refused, requests).min(share(soon.refused, soon.requests));
-            source.last_minute = SourceMinute { requests, refused, exhausted, refused_share };
+            let exhausted_share = share(exhausted, requests).min(share(soon.exhausted, soon.requests));
+            source.last_minute = SourceMinute { requests, refused, exhausted, exhausted_share };
         }
         let slow_s = status.slow_s();
         status.last_minute = LastMinute {
@@ -205,24 +205,24 @@ mod tests {
         }
     }
 
-    fn refused_share(status: &Status) -> f64 {
-        status.sources[0].last_minute.refused_share
+    fn exhausted_share(status: &Status) -> f64 {
+        status.sources[0].last_minute.exhausted_share
     }
 
     #[test]
-    fn the_refused_share_rises_and_falls_within_seconds() {
+    fn the_exhausted_share_rises_and_falls_within_seconds() {
         for (refused, share) in [(30, 0.01), (700, 0.1)] {
             let mut watched = Watched::new();
             watched.pass(120, requests(1_000, 0));
-            assert_eq!(refused_share(&watched.status), 0.0);
-            let is_raised = |status: &Status| refused_share(status) >= share;
+            assert_eq!(exhausted_share(&watched.status), 0.0);
+            let is_raised = |status: &Status| exhausted_share(status) >= share;
             let raised = watched.seconds_until(requests(1_000, refused), is_raised);
             assert!(raised <= 30, "{refused} of 1,000: {raised} s");
             watched.pass(60, requests(1_000, refused));
             let minute = watched.status.last_minute.over_s;
             assert!((60.0..=65.0).contains(&minute), "{minute}");
             assert_eq!(watched.status.sources[0].last_minute.refused, refused * minute as u64);
-            let lowered = watched.seconds_until(requests(1_000, 0), |status| refused_share(status) == 0.0);
+            let lowered = watched.seconds_until(requests(1_000, 0), |status| exhausted_share(status) == 0.0);
             assert!((5..=16).contains(&lowered), "{lowered}");
         }
     }
@@ -231,9 +231,9 @@ mod tests {
     fn a_few_refusals_on_a_quiet_daemon_are_ignored() {
         let mut watched = Watched::new();
         watched.pass(1, requests(COUNT_MIN - 1, COUNT_MIN - 1));
-        assert_eq!(refused_share(&watched.status), 0.0);
+        assert_eq!(exhausted_share(&watched.status), 0.0);
         watched.pass(1, requests(1, 1));
-        assert_eq!(refused_share(&watched.status), 1.0, "two seconds of samples are enough");
+        assert_eq!(exhausted_share(&watched.status), 1.0, "two seconds of samples are enough");
     }
 
     #[test]

@@ -214,9 +214,9 @@ pub(crate) struct SourceMinute {
     /// The number of refused requests, and how many of them were refused with `exhausted`.
     pub(crate) refused: u64,
     pub(crate) exhausted: u64,
-    /// The share of requests that were refused in the last minute, or the share in the last ten
-    /// seconds if that is lower. 0 if few requests were refused.
-    pub(crate) refused_share: f64,
+    /// The share of requests that were refused with `exhausted` in the last minute, or the share in the last ten
+    /// seconds if that is lower. 0 if few requests were.
+    pub(crate) exhausted_share: f64,
 }
 
 /// The last minute of all sources, or the time since the start if that is shorter.
@@ -227,7 +227,7 @@ pub(crate) struct LastMinute {
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
     /// The share of requests that took longer than half of the default wait, computed like
-    /// [`SourceMinute::refused_share`].
+    /// [`SourceMinute::exhausted_share`].
     pub(crate) slow_share: f64,
     /// Connections that were refused in the last ten seconds.
     pub(crate) connections_refused: u64,
@@ -264,7 +264,7 @@ pub(crate) struct LimitedMinute {
     pub(crate) requests: u64,
     /// The number of requests that were slowed or denied.
     pub(crate) limited: u64,
-    /// The share of limited requests, computed like [`SourceMinute::refused_share`].
+    /// The share of limited requests, computed like [`SourceMinute::exhausted_share`].
     pub(crate) limited_share: f64,
 }
 

@@ -1,5 +1,5 @@
 // Runs a recipe for Node of docs/clients.md: recipe.js PAGE NAME NODE_MODULES PORT [PORT].
-// With two ports it prints each ID. The test kills a daemon meanwhile. With one port it draws from
+// With two ports it prints each ID. The test kills or stops a daemon meanwhile. With one port it draws from
 // a daemon that refuses it, and prints how often that was.
 const fs = require('node:fs');
 

@@ -1,6 +1,6 @@
 """Runs a recipe for Python of docs/clients.md: recipe.py PAGE NAME PORT [PORT].
 
-With two ports it prints each ID. The test kills a daemon meanwhile. At the end threads share the buffer, and a child is
+With two ports it prints each ID. The test kills or stops a daemon meanwhile. At the end threads share the buffer, and a child is
 forked. With one port it draws from a daemon that refuses it, and prints how often that was. With WITHOUT_HIREDIS set,
 redis-py does not find it.
 """

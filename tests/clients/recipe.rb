@@ -1,5 +1,5 @@
 # Runs the recipe for Ruby of docs/clients.md: recipe.rb PAGE NAME PORT PORT. Prints each ID. The
-# test kills a daemon meanwhile. At the end a child is forked while the buffer is full.
+# test kills or stops a daemon meanwhile. At the end a child is forked while the buffer is full.
 page, name, *ports = ARGV
 eval(File.read(page, encoding: 'UTF-8').split("```ruby #{name}\n")[1].split('```')[0])
 $stdout.sync = true

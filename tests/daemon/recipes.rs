@@ -1,5 +1,5 @@
 //! Each recipe of docs/clients.md draws its IDs from two daemons. One daemon is killed meanwhile,
-//! and no ID is missing or repeated.
+//! and in a second run stopped. No ID is missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -14,9 +14,18 @@ use crate::support::{Setup, has_program, skip};
 
 /// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
-/// The number of IDs that the test reads before it kills the first daemon. The recipe still draws
-/// then, because a pipe cannot hold all remaining IDs.
-const BEFORE_THE_KILL: usize = 1_500;
+/// The number of IDs that the test reads before the fault of the first daemon. The recipe still
+/// draws then, because a pipe cannot hold all remaining IDs.
+const BEFORE_THE_FAULT: usize = 1_500;
+
+/// What happens to the first daemon.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// SIGKILL.
+    Killed,
+    /// SIGSTOP: its connections stay, and nothing answers.
+    Stopped,
+}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -63,9 +72,15 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a recipe against two daemons with this front end, and kills the first one. Adds the ports
-/// of the daemons to `command`.
-fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
+/// Runs a recipe against two daemons with this front end, once for each fault of the first one.
+/// `make` returns the command. The ports of the daemons are added to it.
+fn numbers_rows(front_end: &str, name: &str, make: impl Fn() -> Command) {
+    for fault in [Fault::Killed, Fault::Stopped] {
+        numbers_rows_over(fault, front_end, name, make());
+    }
+}
+
+fn numbers_rows_over(fault: Fault, front_end: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");
         Setup::configured(&settings).front_end(front_end).start()
@@ -79,13 +94,16 @@ fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     let lines = BufReader::new(recipe.stdout.take().expect("piped")).lines().map_while(Result::ok);
     for line in lines {
         let id: u64 = line.parse().expect("an ID");
-        assert!(ids.insert(id), "{name}: {id} came twice");
-        if ids.len() == BEFORE_THE_KILL {
-            daemons.remove(0).kill();
+        assert!(ids.insert(id), "{name}, {fault:?}: {id} came twice");
+        if ids.len() == BEFORE_THE_FAULT {
+            match fault {
+                Fault::Killed => daemons[0].kill(),
+                Fault::Stopped => daemons[0].stand_still(),
+            }
         }
     }
-    assert!(recipe.wait().expect("the process ends").success(), "{name}");
-    assert_eq!(ids.len(), DRAWN, "{name}");
+    assert!(recipe.wait().expect("the process ends").success(), "{name}, {fault:?}");
+    assert_eq!(ids.len(), DRAWN, "{name}, {fault:?}");
 }
 
 /// Checks that a recipe without a token fails after one request to a daemon that requires a token.
@@ -117,43 +135,46 @@ fn recipes_do_not_retry_refused_requests() {
 }
 
 #[test]
-fn recipes_for_python_draw_all_ids_if_a_daemon_dies() {
+fn recipes_for_python_draw_all_ids_over_faults() {
     for (name, front_end) in PYTHON {
-        if let Some(command) = in_python(name) {
-            numbers_rows(front_end, name, command);
+        if in_python(name).is_some() {
+            numbers_rows(front_end, name, || in_python(name).expect("it is there"));
         }
     }
-    if let Some(mut command) = in_python("redis-py") {
-        command.env("WITHOUT_HIREDIS", "");
-        numbers_rows("resp", "redis-py without hiredis", command);
+    if in_python("redis-py").is_some() {
+        numbers_rows("resp", "redis-py without hiredis", || {
+            let mut command = in_python("redis-py").expect("it is there");
+            command.env("WITHOUT_HIREDIS", "");
+            command
+        });
     }
 }
 
 #[test]
-fn recipes_for_node_draw_all_ids_if_a_daemon_dies() {
+fn recipes_for_node_draw_all_ids_over_faults() {
     for (name, front_end) in NODE {
-        if let Some(command) = in_node(name) {
-            numbers_rows(front_end, name, command);
+        if in_node(name).is_some() {
+            numbers_rows(front_end, name, || in_node(name).expect("it is there"));
         }
     }
 }
 
 /// The libraries come from Debian's packages.
 #[test]
-fn recipes_for_php_and_ruby_draw_all_ids_if_a_daemon_dies() {
+fn recipes_for_php_and_ruby_draw_all_ids_over_faults() {
     for (program, check, script, name) in [
         ("php", ["-r", "exit(extension_loaded('redis') ? 0 : 1);"], "recipe.php", "phpredis"),
         ("ruby", ["-e", "require 'redis'"], "recipe.rb", "redis-rb"),
     ] {
         if can_run(Command::new(program).args(check), &format!("Debian's package for {program}")) {
-            numbers_rows("resp", name, scripted(Path::new(program), script, name));
+            numbers_rows("resp", name, || scripted(Path::new(program), script, name));
         }
     }
 }
 
 /// The library comes from a Debian package.
 #[test]
-fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
+fn recipe_for_go_draws_all_ids_over_faults() {
     let sources = Path::new("/usr/share/gocode");
     if !sources.join("src/github.com/gomodule/redigo").exists() {
         return skip("redigo is missing: install Debian's golang-github-gomodule-redigo-dev");
@@ -165,13 +186,13 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     let mut build = Command::new("go");
     build.args(["build", "-o", "recipe", "."]).current_dir(folder.path());
     compile(build.env("GO111MODULE", "off").env("GOPATH", sources));
-    numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
+    numbers_rows("resp", "redigo", || Command::new(folder.path().join("recipe")));
 }
 
 /// Spymemcached comes from a Debian package. Debian has no package of Jedis, so the test runs Jedis
 /// only if SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
-fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
+fn recipes_for_java_draw_all_ids_over_faults() {
     if !has_program("javac", "openjdk-17-jdk-headless") {
         return;
     }
@@ -191,7 +212,9 @@ fn numbers_rows_in_java(front_end: &str, name: &str, jars: &str) {
     let classes = format!("{jars}:.");
     let mut build = Command::new("javac");
     compile(build.args(["-cp", &classes, "Ids.java", "Recipe.java"]).current_dir(folder.path()));
-    let mut command = Command::new("java");
-    command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());
-    numbers_rows(front_end, name, command);
+    numbers_rows(front_end, name, || {
+        let mut command = Command::new("java");
+        command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());
+        command
+    });
 }

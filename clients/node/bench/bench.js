@@ -28,7 +28,7 @@ async function measure(handle, what, count, work) {
 
 async function measureIds(address, redis) {
   const client = new Client(address);
-  const ids = client.ids({ maxBatch: 200_000 });
+  const ids = client.ids();
   const tryNext = async () => {
     for (let drawn = 0; drawn < STRETCH; drawn += 1) {
       use(ids.tryNext() ?? (await ids.next()));

@@ -1,148 +1,154 @@
-/** Opening a socket to a daemon: TCP, TLS or a Unix socket. */
+/**
+ * A name, an address, a socket, TLS, HELLO, WELCOME: each with its limit. What answers otherwise is
+ * the endpoint's failure, in its words.
+ */
 
-import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { lookup } from "node:dns/promises";
 import { connect, isIP, type Socket } from "node:net";
 import * as tls from "node:tls";
-import type { Endpoint } from "./address.js";
-import { plain, SnowbankError } from "./errors.js";
+import type { Address } from "./address.js";
+import { describe, failed, SnowbankError } from "./errors.js";
+import type { Settings } from "./options.js";
+import { Row } from "./row.js";
+import { Hello } from "./wire.js";
 
-/** The files of TLS, all in PEM. Each connection reads them again, so they can be renewed. */
-export interface TlsOptions {
-  /** The authorities to trust, instead of Node's. */
-  caFile?: string | undefined;
-  /** The client's own certificate, with those that lead to its authority. */
-  certificateFile?: string | undefined;
-  /** The private key of that certificate. */
-  keyFile?: string | undefined;
-  /** The name or IP address that the daemon's certificate must have. By default the host. */
-  serverName?: string | undefined;
+/** What a dial has come to, for the one who gives it up. */
+interface Made {
+  row?: Row;
+  isLate: boolean;
 }
 
-/** Opens a socket. `address` is the IP address to connect to. It emits its errors as an event. */
-export async function dial(
-  endpoint: Endpoint,
-  address: string,
-  options: TlsOptions,
-): Promise<Socket> {
-  if (endpoint.kind === "unix") {
-    return connect({ path: endpoint.path });
+/** Makes the connections of one endpoint. */
+export class Dialer {
+  readonly name: string;
+  /** A look-up that does not end is not joined by further ones. */
+  #resolving: Promise<string[]> | undefined;
+  #last = "";
+
+  constructor(
+    private readonly address: Address,
+    private readonly settings: Settings,
+  ) {
+    this.name = address.text;
   }
-  if (endpoint.kind === "tcp") {
-    return connect({ host: address, port: endpoint.port, noDelay: true });
+
+  /** Connects and greets. Rejects with a refusal if a daemon answers so, else with `failed`. */
+  async dial(): Promise<Row> {
+    const { connectMs } = this.settings.times;
+    const made: Made = { isLate: false };
+    const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
+    try {
+      return await within(this.#dial(made), connectMs, late);
+    } catch (error) {
+      const reason =
+        error instanceof SnowbankError && error.code !== "bad_argument"
+          ? error
+          : failed(this.name, describe(error as NodeJS.ErrnoException));
+      made.isLate = true;
+      made.row?.end(reason);
+      throw reason;
+    }
   }
-  const [ca, cert, key] = await Promise.all(
-    [options.caFile, options.certificateFile, options.keyFile].map((path) =>
-      path === undefined ? undefined : readFile(path),
-    ),
-  );
-  const name = options.serverName ?? endpoint.host.replace(/%.*/, "");
-  const socket = tls.connect({
-    host: address,
-    port: endpoint.port,
-    ...(isIP(name) === 0 ? { servername: name } : {}),
-    ...pemOptions(ca, cert, key),
-    checkServerIdentity: (_, certificate) => tls.checkServerIdentity(name, certificate),
-  });
-  return socket.setNoDelay(true);
+
+  async #dial(made: Made): Promise<Row> {
+    const { settings } = this;
+    const token = await settings.readToken();
+    const socket = await this.#open(await this.#resolve());
+    if (made.isLate) {
+      socket.destroy();
+    }
+    const row = new Row(this.name, socket, settings.times.answerMs);
+    made.row = row;
+    const hello = new Hello(token);
+    await new Promise<unknown>((resolve, reject) => row.send(hello, resolve, reject));
+    row.welcome = hello.welcome;
+    return row;
+  }
+
+  /** Returns the addresses of the endpoint. */
+  async #resolve(): Promise<string[]> {
+    const { host, path } = this.address;
+    if (path !== "" || isIP(host.replace(/%.*/, "")) !== 0) {
+      return [path || host];
+    }
+    this.#resolving ??= resolver.lookup(host).finally(() => {
+      this.#resolving = undefined;
+    });
+    const { resolveMs } = this.settings.times;
+    const late = failed(this.name, `its name was not resolved within ${resolveMs / 1000} s`);
+    return within(this.#resolving, resolveMs, late);
+  }
+
+  /** Connects to the first address that accepts, from the one behind the last on. */
+  async #open(found: string[]): Promise<Socket> {
+    const last = found.indexOf(this.#last);
+    const start = last < 0 ? Math.floor(Math.random() * found.length) : last + 1;
+    const files = this.address.isTls ? await this.settings.readTls() : undefined;
+    const reasons: string[] = [];
+    for (const host of [...found.slice(start), ...found.slice(0, start)]) {
+      this.#last = host;
+      try {
+        return await this.#connect(host, files);
+      } catch (error) {
+        reasons.push(describe(error as NodeJS.ErrnoException));
+      }
+    }
+    throw failed(this.name, `cannot connect: ${reasons.join(", ")}`);
+  }
+
+  async #connect(host: string, files: tls.SecureContextOptions | undefined): Promise<Socket> {
+    const { port, path } = this.address;
+    const opened = path === "" ? connect({ host, port, noDelay: true }) : connect({ path });
+    opened.on("error", () => {});
+    const { acceptMs, connectMs } = this.settings.times;
+    const late = failed(this.name, "no answer in time");
+    try {
+      await within(once(opened, "connect"), acceptMs, late);
+      if (files === undefined) {
+        return opened;
+      }
+      const name = this.settings.options.serverName ?? this.address.host.replace(/%.*/, "");
+      const secure = tls.connect({
+        socket: opened,
+        ...(isIP(name) === 0 ? { servername: name } : {}),
+        ...files,
+        checkServerIdentity: (_, certificate) => tls.checkServerIdentity(name, certificate),
+      });
+      await within(once(secure, "secureConnect"), connectMs, late);
+      return secure;
+    } catch (error) {
+      opened.destroy();
+      throw error;
+    }
+  }
 }
 
-function pemOptions(ca?: Buffer, cert?: Buffer, key?: Buffer): tls.SecureContextOptions {
-  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
-}
-
-/** Reads the files of TLS and holds them against each other. Throws `tls`. */
-export function checkTls(options: TlsOptions): void {
-  const { caFile, certificateFile, keyFile } = options;
-  if ((certificateFile === undefined) !== (keyFile === undefined)) {
-    const [given, missing] =
-      keyFile === undefined ? ["certificateFile", "keyFile"] : ["keyFile", "certificateFile"];
-    throw badFile(`tls.${given} is given without tls.${missing}; give both, or neither`);
-  }
-  const ca = read("caFile", caFile, "CERTIFICATE");
-  const cert = read("certificateFile", certificateFile, "CERTIFICATE");
-  const key = read("keyFile", keyFile, "PRIVATE KEY");
-  try {
-    tls.createSecureContext(pemOptions(ca, cert, key));
-  } catch (error) {
-    throw unusable(error as NodeJS.ErrnoException, certificateFile, keyFile);
-  }
-}
-
-function badFile(text: string): SnowbankError {
-  return new SnowbankError("tls", text);
-}
-
-function read(option: string, path: string | undefined, kind: string): Buffer | undefined {
-  if (path === undefined) {
-    return undefined;
-  }
-  let text: Buffer;
-  try {
-    text = readFileSync(path);
-  } catch (error) {
-    throw badFile(`tls.${option} ${path} cannot be read: ${(error as Error).message}`);
-  }
-  if (!text.includes(`${kind}-----`)) {
-    const advice = `allowed: PEM with a line -----BEGIN ${kind}-----`;
-    throw badFile(`tls.${option} ${path}: found no ${kind.toLowerCase()}, ${advice}`);
-  }
-  return text;
-}
-
-function unusable(error: NodeJS.ErrnoException, certificate?: string, key?: string): SnowbankError {
-  if (error.code === "ERR_OSSL_X509_KEY_VALUES_MISMATCH") {
-    const advice = "give the two that were made together, the key's certificate first in its file";
-    return badFile(
-      `tls.keyFile ${key}: found a key that is not that of the certificate ${certificate}; ${advice}`,
-    );
-  }
-  const files = [certificate, key].filter((path) => path !== undefined).join(" and ");
-  return badFile(`the files of TLS cannot be used (${files || "tls.caFile"}): ${error.message}`);
-}
-
-/** The words for errors of the operating system, and for faults of TLS with what to do. */
-const WORDS: Record<string, string> = {
-  ECONNREFUSED: "connection refused",
-  ECONNRESET: "connection reset",
-  EPIPE: "closed by the daemon",
-  ENOENT: "there is no such socket or file",
-  EACCES: "permission denied",
-  EHOSTUNREACH: "no route to the host",
-  ENETUNREACH: "no route to the network",
-  ENOTFOUND: "the name has no address",
-  EAI_AGAIN: "the name cannot be looked up now",
-  ETIMEDOUT: "no answer from the network",
-  CERT_HAS_EXPIRED: "its certificate has expired: renew it, or set this machine's clock",
-  CERT_NOT_YET_VALID: "its certificate is not valid yet: is this machine's clock behind?",
-  EPROTO: "the TLS handshake failed: if it is a plain listener, leave out tls:",
-  ERR_SSL_WRONG_VERSION_NUMBER:
-    "it answered with something that is not TLS: if it is a plain listener, leave out tls:",
-  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-    "it asks for a client certificate: give one (tls.certificateFile, tls.keyFile)",
-  ERR_SSL_TLSV1_ALERT_UNKNOWN_CA:
-    "it does not know the authority of this client's certificate: give one that it trusts",
+/** The name service. Tests put another one in its place. */
+export const resolver = {
+  async lookup(host: string): Promise<string[]> {
+    return (await lookup(host, { all: true })).map(({ address }) => address);
+  },
 };
 
-/** The codes of a certificate whose authority is not among the trusted ones. */
-const UNTRUSTED = [
-  "DEPTH_ZERO_SELF_SIGNED_CERT",
-  "SELF_SIGNED_CERT_IN_CHAIN",
-  "UNABLE_TO_GET_ISSUER_CERT",
-  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
-  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-  "INVALID_CA",
-];
+/** Waits until a socket is ready. */
+function once(socket: Socket, event: "connect" | "secureConnect"): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    socket.once(event, resolve).once("error", reject);
+    socket.once("close", () => reject(new Error("it closed the connection")));
+  });
+}
 
-/** Describes an error of a socket: what was found and, for TLS, what to do. */
-export function describe(error: NodeJS.ErrnoException): string {
-  const code = error.code ?? "";
-  if (UNTRUSTED.includes(code)) {
-    return "its certificate is not of a trusted authority: give that authority's (tls.caFile)";
+/** Waits for a promise, at most for a time. */
+async function within<T>(work: Promise<T>, ms: number, late: SnowbankError): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<never>((_, reject) => {
+    timer = setTimeout(reject, ms, late);
+  });
+  // Whichever is second has nobody who waits.
+  work.catch(() => {});
+  try {
+    return await Promise.race([work, limit]);
+  } finally {
+    clearTimeout(timer);
   }
-  if (code === "ERR_TLS_CERT_ALTNAME_INVALID") {
-    const reason = (error as { reason?: string }).reason ?? error.message;
-    return `its certificate is for another name: ${plain(reason)}; use that name, or give tls.serverName`;
-  }
-  return WORDS[code] ?? plain(error.message);
 }

@@ -1,3 +1,5 @@
+/** Why calls fail. */
+
 /** The names of the protocol's error codes, by their numbers from 1. */
 const REFUSALS = [
   "malformed",
@@ -15,37 +17,30 @@ const REFUSALS = [
 /** The daemon's own reasons. `refused` is a code that this version does not know. */
 export type RefusalCode = (typeof REFUSALS)[number] | "refused";
 
+/** What a daemon's refusal tells the client to do. */
+export type Action = "tell" | "stay" | "leave";
+
 /** Why a call failed. */
 export type SnowbankErrorCode =
   | RefusalCode
-  /** The call's deadline passed. `cause` is the error of its last try. */
+  /** The call's deadline passed. `reasons` has the last that was heard of each endpoint. */
   | "timeout"
-  /** The endpoint cannot be resolved or connected to, or sends no greeting in time. */
-  | "unreachable"
-  /** The connection ended before the reply was complete. */
-  | "lost"
-  /** The other side is no Snowbank daemon, or has a defect. */
-  | "foreign_protocol"
-  /** The IDs of an endpoint went back. The next call continues from the lower ones. */
-  | "went_back"
   /** Two endpoints are daemons that hand out the same IDs. */
-  | "same_worker_ids"
+  | "collision"
   /** An option or argument has a value that is not allowed. */
   | "bad_argument"
-  /** A certificate or key file does not fit. */
-  | "tls"
-  /** More calls wait than the client keeps. */
-  | "too_many_calls"
   /** The client was closed. */
-  | "closed";
+  | "closed"
+  /** An endpoint failed. Calls try again, so it is only the reason of others. */
+  | "failed";
 
 /** The parts of an error besides its code and text. */
 export interface ErrorDetails {
   endpoint?: string;
   number?: number;
+  action?: Action;
   retryAfterMs?: number | undefined;
-  errors?: readonly SnowbankError[];
-  cause?: unknown;
+  reasons?: Record<string, string>;
 }
 
 /** The reason why a call failed. `code` tells programs, `message` tells people what to do. */
@@ -54,101 +49,55 @@ export class SnowbankError extends Error {
   readonly code: SnowbankErrorCode;
   /** The endpoint at fault, if it is a single one. */
   readonly endpoint: string | undefined;
-  /** The code's number on the wire, for a refusal. */
+  /** A refusal's code on the wire, and what the daemon told the client to do. */
   readonly number: number | undefined;
+  readonly action: Action | undefined;
   /** The time after which the same call may succeed, if a daemon named one. */
   readonly retryAfterMs: number | undefined;
-  /** The errors of the endpoints, if several failed. */
-  readonly errors: readonly SnowbankError[];
+  /** The last that was heard of each endpoint, if the deadline passed. */
+  readonly reasons: Readonly<Record<string, string>>;
 
   constructor(code: SnowbankErrorCode, message: string, details: ErrorDetails = {}) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    super(message);
     this.code = code;
     this.endpoint = details.endpoint;
     this.number = details.number;
+    this.action = details.action;
     this.retryAfterMs = details.retryAfterMs;
-    this.errors = details.errors ?? [];
+    this.reasons = details.reasons ?? {};
   }
 }
-
-/** The hint on a server that stays silent, as a Redis at a wrong port does. */
-export const IS_IT_OURS = ": does another program listen there, such as a Redis?";
 
 /** Creates the error of an option or argument that is not allowed. */
 export function badArgument(text: string): SnowbankError {
   return new SnowbankError("bad_argument", text);
 }
 
-/** Creates the error of an endpoint that cannot be reached. */
-export function unreachable(endpoint: string, reason: string): SnowbankError {
-  return new SnowbankError("unreachable", `cannot reach ${endpoint}: ${reason}`, { endpoint });
+/** Creates the error of an endpoint that failed. */
+export function failed(endpoint: string, reason: string): SnowbankError {
+  return new SnowbankError("failed", reason, { endpoint });
 }
 
-/** Creates the error of a connection that ended. */
-export function lost(endpoint: string, reason: string): SnowbankError {
-  const text = `lost the connection to ${endpoint}: ${reason}`;
-  return new SnowbankError("lost", text, { endpoint });
-}
-
-/** Creates the error of an endpoint that breaks the protocol. */
-export function broken(endpoint: string, reason: string): SnowbankError {
-  const text = `${endpoint} does not speak Snowbank's protocol: ${reason}`;
-  return new SnowbankError("foreign_protocol", text, { endpoint });
-}
-
-/** A daemon's ERROR reply. */
-export interface Refusal {
-  number: number;
-  /** 0: the daemon named no time. */
-  retryAfterMs: number;
-  message: string;
+/** Creates the error of a closed client. */
+export function closed(): SnowbankError {
+  return new SnowbankError("closed", "the client is closed: create another one");
 }
 
 /** Creates the error of a daemon's refusal. */
-export function refused(endpoint: string, refusal: Refusal): SnowbankError {
-  const { number, message } = refusal;
+export function refused(
+  endpoint: string,
+  number: number,
+  actionNumber: number,
+  waitMs: number,
+  message: string,
+): SnowbankError {
   const code = REFUSALS[number - 1] ?? "refused";
   const name = code === "refused" ? `code ${number}` : code;
-  const retryAfterMs = refusal.retryAfterMs > 0 ? refusal.retryAfterMs : undefined;
-  const why = message === "" ? "" : `: ${plain(message)}`;
-  const again = retryAfterMs === undefined ? "" : ` (try again in ${readable(retryAfterMs)})`;
-  const text = `${endpoint} refused: ${name}${why}${again}`;
-  return new SnowbankError(code, text, { endpoint, number, retryAfterMs });
-}
-
-/** Joins the errors of several endpoints. Returns undefined without an error. */
-export function joined(errors: readonly SnowbankError[]): SnowbankError | undefined {
-  if (errors.length < 2) {
-    return errors[0];
-  }
-  const waits = errors.map((error) => error.retryAfterMs).filter((wait) => wait !== undefined);
-  const retryAfterMs = waits.length === 0 ? undefined : Math.min(...waits);
-  const text = errors.map((error) => error.message).join("; ");
-  const code = errors.every((error) => error.code === errors[0]?.code)
-    ? errors[0]!.code
-    : "unreachable";
-  return new SnowbankError(code, text, { errors, retryAfterMs });
-}
-
-/** Returns whether the refusal is a state of that daemon alone, so that another one may serve. */
-export function movesOn(error: SnowbankError): boolean {
-  return ["clock_behind", "no_ceiling", "shutting_down", "too_busy"].includes(error.code);
-}
-
-/** Returns whether the daemon closes the connection after this refusal. */
-export function closes(error: SnowbankError): boolean {
-  return ["unauthorized", "shutting_down", "too_busy"].includes(error.code);
-}
-
-/** Returns whether the client retries a call after this error, within its deadline. */
-export function isRetried(error: SnowbankError): boolean {
-  return error.code === "lost" || movesOn(error);
-}
-
-/** Returns whether an error while connecting would repeat on any endpoint. */
-export function isFinal(error: SnowbankError): boolean {
-  const isLocal = error.code === "bad_argument" || error.code === "tls";
-  return isLocal || (error.number !== undefined && !movesOn(error));
+  const again = waitMs > 0 ? ` (try again in ${waitMs / 1000} s)` : "";
+  const text = `${endpoint} refused: ${name}: ${plain(message)}${again}`;
+  const action = actionNumber === 1 ? "stay" : actionNumber === 2 ? "leave" : "tell";
+  const retryAfterMs = waitMs > 0 ? waitMs : undefined;
+  return new SnowbankError(code, text, { endpoint, number, action, retryAfterMs });
 }
 
 /** Returns the text without control characters. */
@@ -156,11 +105,16 @@ export function plain(text: string): string {
   return text.replace(/\p{Cc}/gu, " ");
 }
 
-/** Returns a time as people write it, rounded up so that nobody who waits that long is early. */
-function readable(ms: number): string {
-  const seconds = Math.ceil(ms / 1000);
-  if (seconds <= 10) {
-    return ms < 1000 ? `${ms} ms` : `${ms / 1000} s`;
-  }
-  return seconds < 120 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
+/** What to do about faults of TLS. */
+const WORDS: Record<string, string> = {
+  EPROTO: "the TLS handshake failed: if it is a plain listener, leave out tls:",
+  ERR_SSL_WRONG_VERSION_NUMBER: "it does not speak TLS: leave out tls:",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another name",
+  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: "it asks for a client certificate",
+};
+
+/** Describes an error of a socket: what was found and, for TLS, what to do. */
+export function describe(error: NodeJS.ErrnoException): string {
+  const words = WORDS[error.code ?? ""];
+  return words === undefined ? plain(error.message) : `${words} (${plain(error.message)})`;
 }

@@ -1,9 +1,7 @@
 /** The client of Snowbank for Node. README.md shows how to use it. */
 
-export { Batch } from "./batch.js";
-export { type BatchOptions, type CallOptions, Client } from "./client.js";
-export type { TlsOptions } from "./dial.js";
-export { type RefusalCode, SnowbankError, type SnowbankErrorCode } from "./errors.js";
-export type { Ids, IdsOptions } from "./ids.js";
-export type { Info, SourceInfo } from "./info.js";
+export type { Ids } from "./buffer.js";
+export { type BatchOptions, type CallOptions, Client, type IdsOptions } from "./client.js";
+export { type Action, type RefusalCode, SnowbankError, type SnowbankErrorCode } from "./errors.js";
 export type { ClientOptions } from "./options.js";
+export type { ClientEvents, Stats } from "./stats.js";

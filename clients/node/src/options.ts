@@ -1,144 +1,212 @@
 /** The options of a client, checked once. */
 
 import { readFileSync } from "node:fs";
-import { type Endpoint, parseAddress } from "./address.js";
-import { LONGEST_MS } from "./deadline.js";
-import { checkTls, type TlsOptions } from "./dial.js";
+import { readFile } from "node:fs/promises";
+import { createSecureContext, type SecureContextOptions } from "node:tls";
+import { type Address, parseAddress } from "./address.js";
 import { badArgument } from "./errors.js";
 
-/** The options of a client. Times are in milliseconds. */
+/** The options of a client. */
 export interface ClientOptions {
+  /** The name of the source. By default the daemon's first one. */
+  source?: string | undefined;
+  /** The deadline of a call, over connecting and all tries (5,000). */
+  timeoutMs?: number | undefined;
   /** The token, if the daemons ask for one: 1 to 512 bytes. */
   token?: string | undefined;
-  /** A file with the token in its first line. Each connection reads it again. */
+  /** A file with the token. Each connection reads it again. */
   tokenFile?: string | undefined;
-  /** The files of TLS, for addresses such as `tls:host:port`. */
-  tls?: TlsOptions | undefined;
-  /** The deadline of a call over everything: look-ups, connecting, all tries (5,000). */
-  timeoutMs?: number | undefined;
-  /** The time for one endpoint to be looked up, to connect and to greet (2,000). */
-  connectTimeoutMs?: number | undefined;
-  /** The time for a connected daemon to answer, beyond the wait that a request allows (1,000). */
-  answerTimeoutMs?: number | undefined;
-  /** Makes calls take turns over all endpoints, each with a connection of its own (false). */
-  takeTurns?: boolean | undefined;
-  /**
-   * Says that the addresses are in order of preference, the nearest daemon first. The client goes
-   * back to an earlier one that serves again. By default it stays where it is (false).
-   */
+  /** TLS: the authorities to trust, instead of Node's (PEM). Each connection reads it again. */
+  caFile?: string | undefined;
+  /** TLS: the client's own certificate and its key (PEM). Each connection reads them again. */
+  certFile?: string | undefined;
+  keyFile?: string | undefined;
+  /** TLS: the name that the daemon's certificate has, if it is not the host of the endpoint. */
+  serverName?: string | undefined;
+  /** The endpoints are in order of preference: the client goes back to an earlier one. */
   preferFirst?: boolean | undefined;
+  /** Calls use the endpoints in turn, for pairs of ticket servers. */
+  takeTurns?: boolean | undefined;
 }
 
-/** The most calls that wait at a time. A further one fails at once. */
-export const MAX_CALLS = 100_000;
+/** The times of the protocol's page. They are no options; tests put others in their place. */
+export const TIMES = {
+  resolveMs: 1_000,
+  acceptMs: 1_000,
+  connectMs: 2_000,
+  /** What NEXT allows a daemon to wait, and how long that may be silent beyond it. */
+  waitMs: 1_000,
+  answerMs: 1_000,
+  backoffMs: 50,
+  maxBackoffMs: 1_000,
+  /** The longest wait that a daemon's `retry_after` makes, before the random part. */
+  maxPauseMs: 1_000,
+  firstRoundMs: 10_000,
+  roundMs: 60_000,
+  nextLookMs: 1_000,
+};
+export type Times = typeof TIMES;
 
-/** The most IDs that the protocol can ask for. */
-export const MAX_COUNT = 2 ** 32 - 1;
-
-/** The longest token, in bytes. */
 const MAX_TOKEN_BYTES = 512;
-
-/** The options as a client uses them. */
-export class Settings {
-  readonly endpoints: readonly Endpoint[];
-  readonly tls: TlsOptions;
-  readonly timeoutMs: number;
-  readonly connectTimeoutMs: number;
-  readonly answerTimeoutMs: number;
-  readonly takeTurns: boolean;
-  readonly preferFirst: boolean;
-  /** Private, so that no log of a client shows it. */
-  readonly #token: Buffer | undefined;
-  readonly #tokenFile: string | undefined;
-
-  /** Checks the options. Throws `bad_argument`. */
-  constructor(addresses: string | readonly string[], options: ClientOptions) {
-    // A variable of the environment that is not set is undefined.
-    const list = typeof addresses === "string" ? [addresses] : [...(addresses ?? [])];
-    if (list.length === 0) {
-      throw badArgument('no address is given; at least one is needed, such as "127.0.0.1:7660"');
-    }
-    this.endpoints = list.map(parseAddress);
-    checkNames(options);
-    this.timeoutMs = checkMs("timeoutMs", options.timeoutMs ?? 5000);
-    this.connectTimeoutMs = checkMs("connectTimeoutMs", options.connectTimeoutMs ?? 2000);
-    this.answerTimeoutMs = checkMs("answerTimeoutMs", options.answerTimeoutMs ?? 1000);
-    this.takeTurns = options.takeTurns ?? false;
-    this.preferFirst = options.preferFirst ?? false;
-    if (this.takeTurns && this.preferFirst) {
-      throw badArgument("takeTurns and preferFirst are both given; give one of them");
-    }
-    this.tls = { ...options.tls };
-    if (this.endpoints.some((endpoint) => endpoint.kind === "tls")) {
-      checkTls(this.tls);
-    }
-    if (options.token !== undefined && options.tokenFile !== undefined) {
-      throw badArgument("token and tokenFile are both given; give one of them");
-    }
-    this.#token = options.token === undefined ? undefined : checkToken("the token", options.token);
-    this.#tokenFile = options.tokenFile;
-    this.token();
-  }
-
-  /** Returns the token of the next connection, if there is one. Throws `bad_argument`. */
-  token(): Buffer | undefined {
-    if (this.#tokenFile === undefined) {
-      return this.#token;
-    }
-    let text: string;
-    try {
-      text = readFileSync(this.#tokenFile, "utf8");
-    } catch (error) {
-      throw badArgument(`tokenFile ${this.#tokenFile} cannot be read: ${(error as Error).message}`);
-    }
-    return checkToken(`the first line of ${this.#tokenFile}`, text.split(/\r?\n/, 1)[0]!);
-  }
-}
-
-/** Checks a token without repeating it. */
-function checkToken(what: string, token: string): Buffer {
-  if (typeof token !== "string") {
-    throw badArgument(`${what} is a string, not ${typeof token}`);
-  }
-  if (/[\r\n]/.test(token)) {
-    throw badArgument(`${what} has a newline; give it without one, or give its file as tokenFile`);
-  }
-  const bytes = Buffer.from(token, "utf8");
-  if (bytes.length < 1 || bytes.length > MAX_TOKEN_BYTES) {
-    throw badArgument(`${what} has ${bytes.length} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
-  }
-  return bytes;
-}
-
-const NAMES = [
+const MAX_SOURCE_BYTES = 64;
+const MAX_COUNT = 2 ** 32 - 1;
+/** The longest time of a timer. */
+const LONGEST_MS = 2 ** 31 - 1;
+const NAMES: readonly (keyof ClientOptions)[] = [
+  "source",
+  "timeoutMs",
   "token",
   "tokenFile",
-  "tls",
-  "timeoutMs",
-  "connectTimeoutMs",
-  "answerTimeoutMs",
-  "takeTurns",
+  "caFile",
+  "certFile",
+  "keyFile",
+  "serverName",
   "preferFirst",
+  "takeTurns",
 ];
 
-/** Refuses an option that does not exist: its misspelt name would have no effect. */
-function checkNames(options: ClientOptions): void {
-  const unknown = Object.keys(options).find((name) => !NAMES.includes(name));
-  if (unknown !== undefined) {
-    throw badArgument(`there is no option ${unknown}; there are ${NAMES.join(", ")}`);
+/** The checked options. */
+export class Settings {
+  readonly addresses: readonly Address[];
+  readonly times: Times = { ...TIMES };
+  readonly timeoutMs: number;
+  readonly options: ClientOptions;
+  /** Not shown by `inspect`. */
+  readonly #token: string | undefined;
+
+  constructor(endpoints: string | readonly string[], options: ClientOptions) {
+    const unknown = Object.keys(options).find((name) => !(NAMES as string[]).includes(name));
+    if (unknown !== undefined) {
+      throw badArgument(`there is no option ${unknown}; there are ${NAMES.join(", ")}`);
+    }
+    const { token, ...rest } = options;
+    this.options = rest;
+    this.#token = token;
+    const texts = typeof endpoints === "string" ? [endpoints] : [...(endpoints ?? [])];
+    const parsed = texts.map(parseAddress);
+    this.addresses = parsed.filter((one, at) => texts.indexOf(one.text) === at);
+    if (this.addresses.length === 0) {
+      throw badArgument("no endpoint is given; at least one is needed");
+    }
+    this.timeoutMs = checkMs(options.timeoutMs ?? 5_000);
+    sourceBytes(options.source);
+    for (const [one, other] of [
+      ["token", "tokenFile"],
+      ["takeTurns", "preferFirst"],
+    ] as const) {
+      if (options[one] && options[other]) {
+        throw badArgument(`both ${one} and ${other} are given; give one of them`);
+      }
+    }
+    if ((options.certFile === undefined) !== (options.keyFile === undefined)) {
+      throw badArgument("one of certFile and keyFile is given; give both, or neither");
+    }
+    // Each connection reads the files again. Reading them here shows a mistake at once.
+    const { tokenFile } = options;
+    this.#checkToken(tokenFile === undefined ? token : read(tokenFile).toString());
+    if (this.addresses.some((address) => address.isTls)) {
+      const [ca, cert, key] = this.#tlsFiles().map((file) => file && read(file));
+      checkContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) });
+    } else if (options.caFile !== undefined || options.certFile !== undefined) {
+      throw badArgument("files of TLS are given, and no endpoint begins with tls:");
+    }
+  }
+
+  /** Returns the token of now. */
+  async readToken(): Promise<string> {
+    const { tokenFile } = this.options;
+    return this.#checkToken(tokenFile === undefined ? this.#token : await readText(tokenFile));
+  }
+
+  /** Returns the files of TLS of now. */
+  async readTls(): Promise<SecureContextOptions> {
+    const [ca, cert, key] = await Promise.all(
+      this.#tlsFiles().map((file) => (file === undefined ? undefined : readFile(file))),
+    );
+    return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
+  }
+
+  #tlsFiles(): (string | undefined)[] {
+    return [this.options.caFile, this.options.certFile, this.options.keyFile];
+  }
+
+  /** Checks a token, without showing it. */
+  #checkToken(found: unknown): string {
+    if (found === undefined) {
+      return "";
+    }
+    if (typeof found !== "string") {
+      throw badArgument(`a token is a text, not ${typeof found}`);
+    }
+    // An editor ends a file with a newline.
+    const token = this.options.tokenFile === undefined ? found : found.replace(/\n$/, "");
+    const bytes = Buffer.byteLength(token);
+    if (/[\r\n]/.test(token)) {
+      throw badArgument("the token has a newline; strip it");
+    }
+    if (bytes < 1 || bytes > MAX_TOKEN_BYTES) {
+      throw badArgument(`the token has ${bytes} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
+    }
+    return token;
   }
 }
 
-/** Checks a time in ms. */
-export function checkMs(name: string, value: number): number {
-  return checkNumber(name, value, 1, LONGEST_MS);
+function read(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw badArgument(`a file cannot be read: ${(error as Error).message}`);
+  }
 }
 
-/** Checks a whole number. Throws `bad_argument`. */
-export function checkNumber(name: string, value: unknown, least: number, most: number): number {
-  if (typeof value !== "number" || !Number.isInteger(value) || value < least || value > most) {
-    const found = typeof value === "string" ? JSON.stringify(value) : String(value);
-    throw badArgument(`${name} is ${found}; a whole number from ${least} to ${most} is allowed`);
+async function readText(file: string): Promise<string> {
+  return (await readFile(file)).toString();
+}
+
+function checkContext(files: SecureContextOptions): void {
+  for (const [name, kind] of [
+    ["ca", "CERTIFICATE"],
+    ["cert", "CERTIFICATE"],
+    ["key", "PRIVATE KEY"],
+  ] as const) {
+    const file = files[name] as Buffer | undefined;
+    if (file !== undefined && !file.includes(`${kind}-----`)) {
+      throw badArgument(`${name}File has no line -----BEGIN ${kind}-----; give a file in PEM`);
+    }
+  }
+  try {
+    createSecureContext(files);
+  } catch (error) {
+    throw badArgument(`the files of TLS do not fit each other: ${(error as Error).message}`);
+  }
+}
+
+/** Checks a time. Throws `bad_argument`. */
+export function checkMs(value: number): number {
+  if (typeof value !== "number" || !(value > 0) || value > LONGEST_MS) {
+    const allowed = `more than 0, and at most ${LONGEST_MS}`;
+    throw badArgument(`timeoutMs is ${String(value)}; a number is needed, ${allowed}`);
   }
   return value;
+}
+
+/** Checks how many IDs a call asks for. Throws `bad_argument`. */
+export function checkCount(count: number): void {
+  if (!Number.isInteger(count) || count < 1 || count > MAX_COUNT) {
+    const allowed = `a whole number from 1 to ${MAX_COUNT} is allowed`;
+    throw badArgument(`the count is ${String(count)}; ${allowed}`);
+  }
+}
+
+/** Returns a source's name as the protocol has it: without one, the daemon's first source. */
+export function sourceBytes(source: string | undefined): Buffer {
+  if (source === undefined) {
+    return Buffer.alloc(0);
+  }
+  const bytes = typeof source === "string" ? Buffer.from(source) : Buffer.alloc(0);
+  if (bytes.length < 1 || bytes.length > MAX_SOURCE_BYTES) {
+    const allowed = `a name of 1 to ${MAX_SOURCE_BYTES} bytes is allowed`;
+    throw badArgument(`the source is ${JSON.stringify(source)}; ${allowed}`);
+  }
+  return bytes;
 }

@@ -38,28 +38,35 @@ function refused(code, pattern) {
   };
 }
 
-test("an address that is none is refused", () => {
-  for (const [address, pattern] of [
-    ["", /it is empty; write 127\.0\.0\.1:7660/],
-    ["7660", /the host is missing; write 127\.0\.0\.1:7660/],
-    ["ids-1", /the port is missing; write ids-1:7660/],
-    ["ids-1:0", /nobody listens on port 0/],
-    ["ids-1:70000", /above 65535/],
-    ["ids-1:http", /"http" is not a number/],
-    ["::1:7660", /in brackets/],
-    ["[::1]", /write \[::1\]:7660/],
-    ["[ids]:7660", /not an IPv6 address/],
-    ["1.2.3:7660", /not an IPv4 address/],
-    ["a b:7660", /" " cannot be part of a host name/],
-    ["/run/snowbank.sock", /unix:\/run\/snowbank\.sock/],
-    ["unix:", /wants the path of a socket/],
-    [`unix:/${"x".repeat(107)}`, /at most 107 bytes, and this one has 108/],
-    ["tls:unix:/run/x", /takes no TLS/],
-    [7660, /an address is a text/],
+test("an endpoint that is none is refused", () => {
+  for (const endpoint of [
+    "",
+    "7660",
+    "ids-1",
+    "ids-1:",
+    "ids-1:0",
+    "ids-1:70000",
+    "ids-1:http",
+    "::1:7660",
+    "[::1]",
+    "[ids]:7660",
+    "1.2.3:7660",
+    "a b:7660",
+    "ids-1:7660\n",
+    "/run/snowbank.sock",
+    "unix:",
+    `unix:/${"x".repeat(107)}`,
+    "tls:unix:/run/x",
   ]) {
-    assert.throws(() => new Client([address]), refused("bad_argument", pattern), String(address));
+    const expected = refused("bad_argument", /is no .*write .*unix:PATH/);
+    assert.throws(() => new Client([endpoint]), expected, endpoint);
   }
-  assert.throws(() => new Client([]), refused("bad_argument", /at least one is needed/));
+  const scheme = refused("bad_argument", /leave out the scheme/);
+  assert.throws(() => new Client("http://ids-1:7660"), scheme);
+  assert.throws(() => new Client([7660]), refused("bad_argument", /this is 7660/));
+  for (const nothing of [[], undefined, null]) {
+    assert.throws(() => new Client(nothing), refused("bad_argument", /at least one is needed/));
+  }
 });
 
 test("sound addresses are accepted", () => {
@@ -76,7 +83,7 @@ test("sound addresses are accepted", () => {
 test("a count that no daemon can serve is refused, and not sent", async (t) => {
   const { daemon, client } = await started(t);
   for (const count of [0, -1, 1.5, 2 ** 40, 2 ** 32, Number.NaN, "5", 5n, undefined]) {
-    await assert.rejects(client.batch(count), refused("bad_count", /a whole number from 1/));
+    await assert.rejects(client.batch(count), refused("bad_argument", /a whole number from 1/));
   }
   assert.deepEqual(daemon.asked, []);
 });
@@ -106,23 +113,25 @@ test("a token is checked and never shown", async () => {
 test("a time that is none is refused", async () => {
   const client = new Client("127.0.0.1:7660");
   for (const timeoutMs of [0, -5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, "5"]) {
-    const expected = refused(
-      "bad_argument",
-      /timeoutMs is .*; a whole number from 1 to 2147483647/,
-    );
+    const expected = refused("bad_argument", /timeoutMs is .*more than 0, and at most 2147483647/);
     assert.throws(() => new Client("127.0.0.1:7660", { timeoutMs }), expected);
     await assert.rejects(client.batch(1, { timeoutMs }), expected);
     await assert.rejects(client.ids().next({ timeoutMs }), expected);
   }
-  assert.throws(() => client.ids({ maxAgeMs: 0 }), refused("bad_argument", /maxAgeMs is 0/));
-  assert.throws(() => client.ids({ maxBatch: 0 }), refused("bad_argument", /maxBatch is 0/));
-  assert.throws(() => client.ids({ source: 1 }), refused("bad_argument", /a source has a name/));
-  client.close();
+  for (const source of [1, "", "x".repeat(65), null]) {
+    const expected = refused("bad_argument", /a name of 1 to 64 bytes is allowed/);
+    if (source !== null) {
+      assert.throws(() => client.ids({ source }), expected);
+      await assert.rejects(client.batch(1, { source }), expected);
+    }
+    assert.throws(() => new Client("127.0.0.1:7660", { source }), expected);
+  }
+  await client.close();
 });
 
 test("an option that does not exist is refused", () => {
   const make = () => new Client("127.0.0.1:7660", { timeout: 5 });
-  assert.throws(make, refused("bad_argument", /no option timeout; there are token/));
+  assert.throws(make, refused("bad_argument", /no option timeout; there are source/));
 });
 
 test("files of TLS that do not fit are refused", (t) => {
@@ -137,18 +146,21 @@ test("files of TLS that do not fit are refused", (t) => {
     return path;
   };
   const [keyFile, otherKey] = [key("key.pem"), key("other.pem")];
-  const certificateFile = join(home, "certificate.pem");
-  const subject = ["-subj", "/CN=ids-1", "-out", certificateFile];
+  const certFile = join(home, "certificate.pem");
+  const subject = ["-subj", "/CN=ids-1", "-out", certFile];
   spawnSync("openssl", ["req", "-x509", "-key", keyFile, ...subject]);
-  const make = (tls) => () => new Client("tls:127.0.0.1:7661", { tls });
-  make({ certificateFile, keyFile, caFile: certificateFile })().close();
-  const mismatch = refused("tls", /a key that is not that of the certificate .*made together/);
-  assert.throws(make({ certificateFile, keyFile: otherKey }), mismatch);
-  assert.throws(make({ certificateFile }), refused("tls", /without tls\.keyFile; give both/));
-  assert.throws(make({ caFile: keyFile }), refused("tls", /found no certificate, allowed: PEM/));
-  const swapped = { certificateFile: keyFile, keyFile: certificateFile };
-  assert.throws(make(swapped), refused("tls", /found no certificate/));
-  assert.throws(make({ caFile: join(home, "none") }), refused("tls", /cannot be read/));
+  const make = (files) => () => new Client("tls:127.0.0.1:7661", files);
+  make({ certFile, keyFile, caFile: certFile })().close();
+  const mismatch = refused("bad_argument", /do not fit each other: .*mismatch/);
+  assert.throws(make({ certFile, keyFile: otherKey }), mismatch);
+  assert.throws(make({ certFile }), refused("bad_argument", /give both, or neither/));
+  const noPem = /has no line -----BEGIN CERTIFICATE-----/;
+  assert.throws(make({ caFile: keyFile }), refused("bad_argument", noPem));
+  assert.throws(make({ certFile: keyFile, keyFile: certFile }), refused("bad_argument", noPem));
+  const missing = refused("bad_argument", /cannot be read: .*none/);
+  assert.throws(make({ caFile: join(home, "none") }), missing);
+  const plain = refused("bad_argument", /no endpoint begins with tls:/);
+  assert.throws(() => new Client("127.0.0.1:7660", { caFile: certFile }), plain);
 });
 
 test("a closed client fails every call, also those that wait", async (t) => {
@@ -157,9 +169,10 @@ test("a closed client fails every call, also those that wait", async (t) => {
   await ids.next();
   daemon.onNext = () => true;
   const waiting = client.batch(1);
-  client.close();
+  const closing = client.close();
   const closed = refused("closed", /create another one/);
   await assert.rejects(waiting, closed);
+  await closing;
   await assert.rejects(client.batch(1), closed);
   await assert.rejects(ids.next(), closed);
   assert.throws(() => ids.tryNext(), closed);

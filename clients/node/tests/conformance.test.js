@@ -7,7 +7,10 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { Client } from "../dist/index.js";
+import { TIMES } from "../dist/options.js";
 
 /**
  * The program that plays the daemons of a case. `clients/node/test` builds it if this is not set.
@@ -27,9 +30,19 @@ const AT_A_TIME = 4;
 /** The pause between two tries of `until` and `keep`, in ms. */
 const PAUSE_MS = 50;
 
-/** Returns whether a case moves the clock of the whole process. */
-function movesClock({ steps }) {
-  return steps.some((step) => step.do === "advance_clock");
+/** Steps that change the whole process, so that no other case may be played meanwhile. */
+const ALONE = ["advance_clock", "block", "stop"];
+
+/** The client's figures that the suite may count. */
+const FIGURES = ["calls", "retries", "refusals", "failures", "ids"];
+
+const EVENTS = ["connected", "failed", "refused", "collision", "collision_over"];
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc");
+
+function isAlone({ steps }) {
+  return steps.some((step) => ALONE.includes(step.do));
 }
 
 async function playAll(t, chosen) {
@@ -43,13 +56,13 @@ async function playAll(t, chosen) {
 test("cases", { skip, concurrency: AT_A_TIME }, (t) =>
   playAll(
     t,
-    cases.filter((found) => !movesClock(found)),
+    cases.filter((found) => !isAlone(found)),
   ),
 );
 
-test("cases that move the clock", { skip, concurrency: 1 }, (t) =>
-  playAll(t, cases.filter(movesClock)),
-);
+for (const { name } of cases.filter(isAlone)) {
+  test(`alone: ${name}`, { skip }, () => play(name));
+}
 
 async function play(name) {
   const player = new Player(name);
@@ -71,7 +84,9 @@ class Player {
   #wake = () => {};
   #seen = new Set();
   #started = new Map();
-  #clients = [];
+  /** The names of the client's events. */
+  heard = new Set();
+  #last = -1n;
 
   constructor(name) {
     this.name = name;
@@ -90,12 +105,17 @@ class Player {
     this.process.once("exit", () => this.#wake());
     this.case = await this.#event((line) => line.steps !== undefined);
     this.client = this.#connect(this.case.endpoints, this.case.options);
-    this.ids = this.client.ids(bufferOptions(this.case.options));
+    this.ids = this.client.ids();
   }
 
   #connect(endpoints, options) {
+    Object.assign(TIMES, times(options.limits));
     const client = new Client(endpoints, clientOptions(options));
-    this.#clients.push(client);
+    for (const name of EVENTS) {
+      // The listener must not keep the client.
+      const { heard } = this;
+      client.on(name, () => heard.add(name));
+    }
     return client;
   }
 
@@ -115,9 +135,7 @@ class Player {
 
   async end() {
     Date.now = this.realNow;
-    for (const client of this.#clients) {
-      client.close();
-    }
+    await this.client?.close();
     this.process.stdin.end();
     if (this.process.exitCode === null) {
       await once(this.process, "exit");
@@ -137,33 +155,43 @@ class Player {
     await this.#expect(step, this.#fetch(step));
   }
 
-  #fetch(step, signal) {
-    const { source, explicit, partial, max_wait_ms: maxWaitMs, timeout_ms: timeoutMs } = step;
-    const fetched = this.client.batch(step.count, {
-      source,
-      explicit,
-      partial,
-      maxWaitMs,
-      timeoutMs,
-      signal,
-    });
-    return fetched.then((batch) => [...batch]);
+  /** Begins the batch of a step, or draws an ID without a count. */
+  #fetch({ count, timeout_ms: timeoutMs }, signal) {
+    const options = { timeoutMs, signal };
+    return count === undefined
+      ? this.ids.next(options).then((id) => [id])
+      : this.client.batch(count, options);
   }
 
   async next(step) {
+    const { times = 1, timeout_ms: timeoutMs } = step;
+    const options = timeoutMs === undefined ? undefined : { timeoutMs };
     const drawn = [];
     const draw = async () => {
-      for (let count = 0; count < (step.times ?? 1); count += 1) {
-        drawn.push(await this.ids.next());
+      while (drawn.length < times) {
+        drawn.push(await this.ids.next(options));
       }
       return drawn;
     };
-    await this.#expect(step, draw(), step.increasing === true);
+    await this.#expect(step, draw(), false);
     if (step.error !== undefined) {
       drawn.forEach((id) => {
         this.#record(id);
       });
     }
+    if (step.increasing) {
+      for (const id of drawn) {
+        assert.ok(id > this.#last, `${id} came after ${this.#last}`);
+        this.#last = id;
+      }
+    }
+  }
+
+  async ping({ timeout_ms: timeoutMs, ...step }) {
+    await this.#expect(
+      step,
+      this.client.ping({ timeoutMs }).then(() => []),
+    );
   }
 
   async parallel_next(step) {
@@ -177,10 +205,7 @@ class Player {
 
   async start(step) {
     const controller = new AbortController();
-    const fetched =
-      step.count === undefined
-        ? this.ids.next().then((id) => [id])
-        : this.#fetch(step, controller.signal);
+    const fetched = this.#fetch(step, controller.signal);
     fetched.catch(() => {});
     this.#started.set(step.as, { controller, fetched });
   }
@@ -196,12 +221,13 @@ class Player {
   }
 
   async until(step) {
+    const end = performance.now() + (step.within_ms ?? 20_000);
     for (;;) {
       const failure = await this.batch(step).catch((error) => error);
       if (failure === undefined) {
         return;
       }
-      assert.equal(this.process.exitCode, null, `until: ${failure.message}`);
+      assert.ok(performance.now() < end, `until: ${failure.message}`);
       await sleep(PAUSE_MS);
     }
   }
@@ -217,10 +243,16 @@ class Player {
   async new(step) {
     const endpoints = step.endpoints ?? this.case.endpoints;
     const create = async () => {
-      this.#connect(endpoints, { ...this.case.options, ...step.options }).close();
-      return [];
+      const client = this.#connect(endpoints, { ...this.case.options, ...step.options });
+      try {
+        return step.count === undefined ? [] : await client.batch(step.count);
+      } finally {
+        await client.close();
+      }
     };
-    await this.#expect(step, create());
+    for (let made = 0; made < (step.times ?? 1); made += 1) {
+      await this.#expect(step, create());
+    }
   }
 
   async life(step) {
@@ -236,8 +268,50 @@ class Player {
     this.process.stdin.write(`release ${step.daemon}\n`);
   }
 
+  async idle(step) {
+    this.process.stdin.write(`idle ${step.daemon}\n`);
+    await this.#event(({ event }) => event === "idle");
+  }
+
   async sleep(step) {
     await sleep(step.ms);
+  }
+
+  async block(step) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, step.ms);
+  }
+
+  async stop(step) {
+    this.process.stdin.write(`stop ${step.ms}\n`);
+    await this.#event(({ event }) => event === "stopped");
+  }
+
+  async stats(step) {
+    const found = this.client.stats();
+    for (const figure of FIGURES.filter((name) => step[name] !== undefined)) {
+      assert.equal(found[figure], step[figure], figure);
+    }
+    if (step.endpoint !== undefined) {
+      assert.ok(found.endpoint?.includes(this.#named(step.endpoint)), found.endpoint);
+    }
+  }
+
+  async events(step) {
+    for (const name of step.has ?? []) {
+      assert.ok(this.heard.has(name), name);
+    }
+    for (const name of step.has_not ?? []) {
+      assert.ok(!this.heard.has(name), name);
+    }
+  }
+
+  async drop() {
+    this.client = this.ids = undefined;
+    // Promises of earlier steps go with the turns of the event loop.
+    for (let turn = 0; turn < 5; turn += 1) {
+      await sleep(10);
+      collectGarbage();
+    }
   }
 
   /** The client measures ages by the wall clock too, which goes on in sleep. */
@@ -246,8 +320,18 @@ class Player {
     Date.now = () => before() + step.ms;
   }
 
-  async close() {
-    this.client.close();
+  async close(step) {
+    const closed = this.client.close({ timeoutMs: step.timeout_ms });
+    if (step.as === undefined) {
+      await closed;
+    } else {
+      this.#started.set(step.as, { fetched: closed.then(() => []) });
+    }
+  }
+
+  /** Returns a text with the endpoints' addresses. */
+  #named(text) {
+    return text.replace(/\$(\d)/g, (_, at) => this.case.endpoints[at].replace(/^(tls|unix):/, ""));
   }
 
   /** Records an ID. None may come twice in a case. */
@@ -301,9 +385,7 @@ class Player {
     assert.equal(error.name, "SnowbankError", error.stack);
     assert.ok([step.error].flat().includes(error.code), `${error.code}: ${error.message}`);
     for (const text of step.mentions ?? []) {
-      const place = /^\$(\d+)$/.exec(text);
-      const endpoint = place && this.case.endpoints[place[1]].replace(/^(tls|unix):/, "");
-      assert.ok(error.message.includes(endpoint ?? text), `${text} is missing: ${error.message}`);
+      assert.ok(error.message.includes(this.#named(text)), `${text}: ${error.message}`);
     }
     if (step.retry_after_ms !== undefined) {
       assert.equal(error.retryAfterMs, step.retry_after_ms);
@@ -312,18 +394,28 @@ class Player {
 }
 
 function clientOptions(options) {
-  const { ca_file: caFile, cert_file: certificateFile, key_file: keyFile } = options;
   return {
+    source: options.source,
+    timeoutMs: options.timeout_ms,
     token: options.token,
-    tls: { caFile, certificateFile, keyFile },
-    timeoutMs: options.timeout_ms ?? 20_000,
-    connectTimeoutMs: options.connect_timeout_ms,
-    answerTimeoutMs: options.answer_timeout_ms,
-    takeTurns: options.take_turns,
+    tokenFile: options.token_file,
+    caFile: options.ca_file,
+    certFile: options.cert_file,
+    keyFile: options.key_file,
+    serverName: options.server_name,
     preferFirst: options.prefer_first,
+    takeTurns: options.take_turns,
   };
 }
 
-function bufferOptions(options) {
-  return { maxAgeMs: options.max_age_ms ?? 60_000, maxBatch: options.max_batch };
+/** Returns the suite's limits as the times of a client. */
+function times(limits) {
+  return {
+    resolveMs: limits.connect_ms,
+    acceptMs: limits.connect_ms,
+    connectMs: limits.connect_ms,
+    answerMs: limits.answer_ms,
+    firstRoundMs: limits.first_round_ms,
+    roundMs: limits.round_ms,
+  };
 }

@@ -1,183 +1,109 @@
-/** The buffer: age, order, waiting calls, and the life of the process. */
+/** The buffer, signals, and the life of the process. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { test } from "node:test";
-import { Worker } from "node:worker_threads";
 import { Client } from "../dist/index.js";
 import { withClock } from "./support/clock.js";
-import { FakeDaemon, refusal, run } from "./support/fake.js";
-
-/** Limits that even a busy machine meets. */
-const PATIENT = { timeoutMs: 60_000, connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
+import { FakeDaemon } from "./support/fake.js";
 
 async function started(t, options) {
   const daemon = await FakeDaemon.start(options);
-  const client = new Client(daemon.address, PATIENT);
+  const client = new Client(daemon.address, { timeoutMs: 60_000 });
   t.after(async () => {
-    client.close();
+    await client.close();
     await daemon.stop();
   });
   return { daemon, client };
 }
 
-test("an ID is dropped after a step of the wall clock, either way", async (t) => {
-  for (const aheadMs of [1001, -3_600_000]) {
-    const { client } = await started(t);
+test("IDs that either clock calls old are dropped", async (t) => {
+  for (const owner of [Date, performance]) {
+    const { daemon, client } = await started(t);
+    daemon.goodForMs = 60_000;
     const ids = client.ids();
-    const before = await ids.next();
-    await withClock(Date, aheadMs, async () => {
-      assert.equal(ids.tryNext(), undefined, `${aheadMs} ms ahead`);
-      assert.ok((await ids.next()) > before + 1n, "IDs were skipped");
+    assert.equal(await ids.next(), 1n);
+    await withClock(owner, 60_001, async () => {
+      assert.equal(ids.tryNext(), undefined);
+      assert.ok((await ids.next()) > 16n);
     });
+    assert.equal(client.stats().dropped, 15);
+    assert.equal(client.stats().ids, 2);
   }
 });
 
-test("IDs too old by the monotonic clock go with the next slice", async (t) => {
+test("tryNext gives an ID or undefined, and batches double while they are drawn quickly", async (t) => {
   const { daemon, client } = await started(t);
-  const ids = client.ids({ maxAgeMs: 60_000 });
-  // 8 of the first 16 IDs are the first slice.
-  for (let id = 1n; id <= 8n; id += 1n) {
-    assert.equal(await ids.next(), id);
-  }
-  await withClock(performance, 60_001, async () => {
-    assert.ok((await ids.next()) > 16n, "the rest of the first batch was skipped");
-  });
-  assert.ok(daemon.asked.length >= 2);
-});
-
-test("an ID gets too old while the wall clock stands still", async (t) => {
-  const { client } = await started(t);
-  const ids = client.ids({ maxAgeMs: 100 });
-  const stands = { now: Date.now() };
-  t.mock.method(Date, "now", () => stands.now);
-  await ids.next();
-  await new Promise((resolve) => setTimeout(resolve, 200));
-  assert.equal(ids.tryNext(), undefined);
-});
-
-test("tryNext gives an ID or undefined, and never waits", async (t) => {
-  const { client } = await started(t);
-  const ids = client.ids({ maxAgeMs: 60_000 });
-  assert.equal(ids.tryNext(), undefined);
-  const id = ids.tryNext() ?? (await ids.next());
-  assert.equal(typeof id, "bigint");
-  assert.equal(ids.tryNext(), id + 1n);
-  assert.equal(await ids.nextString(), String(id + 2n));
-});
-
-test("waiting calls are served in order, each with its own ID", async (t) => {
-  const { client } = await started(t);
   const ids = client.ids();
-  const drawn = await Promise.all(Array.from({ length: 5000 }, () => ids.next()));
-  assert.ok(drawn.every((id, index) => index === 0 || drawn[index - 1] < id));
-});
-
-test("fetches follow the demand, up to the daemon's max_count", async (t) => {
-  const { daemon, client } = await started(t, { max_count: 100 });
-  daemon.onNext = ({ socket, tag, count }) => {
-    if (count > 100) {
-      socket.write(refusal(tag, 3));
-    }
-    return count > 100;
-  };
-  const ids = client.ids();
-  const seen = new Set();
-  for (let count = 0; count < 3000; count += 1) {
-    seen.add(await ids.next());
+  assert.equal(ids.tryNext(), undefined);
+  for (let id = 1n; id <= 40_000n; id += 1n) {
+    assert.equal(ids.tryNext() ?? (await ids.next()), id);
   }
-  assert.equal(seen.size, 3000);
   assert.equal(daemon.asked[0], 16);
-  assert.ok(Math.max(...daemon.asked) > 100 && daemon.asked.at(-1) <= 100);
+  assert.ok(daemon.asked.length < 20, `${daemon.asked}`);
 });
 
-test("an aborted next loses no ID", async (t) => {
+test("for await draws one ID after the other", async (t) => {
+  const { client } = await started(t);
+  const drawn = [];
+  for await (const id of client.ids()) {
+    drawn.push(id);
+    if (drawn.length === 100) {
+      break;
+    }
+  }
+  assert.equal(new Set(drawn).size, 100);
+});
+
+test("any number of calls on one signal end with it, without a warning", async (t) => {
   const { daemon, client } = await started(t);
-  let held;
-  daemon.onNext = ({ socket, tag, count }) => {
-    held ??= { socket, tag, count };
-    return held.tag === tag;
-  };
-  const ids = client.ids({ maxAgeMs: 60_000 });
+  daemon.onNext = () => true;
+  const warnings = [];
+  const warned = (warning) => warnings.push(warning);
+  process.on("warning", warned);
+  t.after(() => process.off("warning", warned));
   const controller = new AbortController();
-  const aborted = ids.next({ signal: controller.signal });
-  const patient = ids.next();
-  controller.abort(new Error("enough"));
-  await assert.rejects(aborted, /enough/);
-  while (held === undefined) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  const { socket, tag, count } = held;
-  socket.write(run(tag, 500n, count));
-  assert.equal(await patient, 500n);
-  await assert.rejects(ids.next({ signal: AbortSignal.abort(new Error("before")) }), /before/);
-  assert.equal(await ids.next(), 501n);
-});
-
-test("JSON has the IDs as strings", async (t) => {
-  const { client } = await started(t, { first: 2n ** 60n + 1n });
-  const batch = await client.batch(2);
-  assert.equal(JSON.stringify(batch), '["1152921504606846977","1152921504606846978"]');
-});
-
-test("an answer counts that arrived while the loop was blocked", async (t) => {
-  const fake = new URL("./support/fake.js", import.meta.url);
-  const answers = new Int32Array(new SharedArrayBuffer(4));
-  // In a thread of its own, because this one is blocked.
-  const thread = new Worker(
-    `const { parentPort, workerData } = require("node:worker_threads");
-    import(${JSON.stringify(fake.href)}).then(async ({ FakeDaemon }) => {
-      const daemon = await FakeDaemon.start();
-      daemon.onNext = () => {
-        setImmediate(() => Atomics.add(workerData, 0, 1));
-      };
-      parentPort.postMessage(daemon.address);
-    })`,
-    { eval: true, workerData: answers },
+  const options = { signal: controller.signal };
+  const ids = client.ids();
+  const calls = Array.from({ length: 200 }, (_, at) =>
+    at % 2 === 0 ? client.batch(1, options) : ids.next(options),
   );
-  const [address] = await once(thread, "message");
-  const client = new Client(address, PATIENT);
-  t.after(async () => {
-    client.close();
-    await thread.terminate();
-  });
-  await client.batch(1);
-  const called = client.batch(1, { timeoutMs: 300 });
-  // The request leaves in this turn of the loop.
-  await Promise.resolve();
-  for (const end = Date.now() + 500; Date.now() < end || Atomics.load(answers, 0) < 2; ) {
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+  const ended = Promise.allSettled(calls);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  controller.abort();
+  for (const { reason } of await ended) {
+    assert.equal(reason?.name, "AbortError");
   }
-  assert.equal((await called).length, 1);
+  await assert.rejects(client.batch(1, options), { name: "AbortError" });
+  assert.deepEqual(warnings, []);
 });
 
-/**
- * Runs a program with a client of that address. Returns its output, once it has ended by itself.
- */
-async function runProgram(address, timeoutMs, body) {
-  const index = new URL("../dist/index.js", import.meta.url);
-  const program = `import { Client } from ${JSON.stringify(index.href)};
-    const client = new Client(${JSON.stringify(address)}, { timeoutMs: ${timeoutMs} });
-    ${body}`;
-  const options = { timeout: 60_000, stdio: ["ignore", "pipe", "inherit"] };
-  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], options);
-  let output = "";
-  child.stdout.on("data", (text) => {
-    output += text;
-  });
-  const [code] = await once(child, "close");
-  assert.equal(code, 0, `it ended by a signal or with an error: ${output}`);
-  return output;
-}
-
-test("a waiting call keeps the process alive until its deadline", async () => {
-  const body = "await client.batch(1).catch((error) => console.log(error.code));";
-  assert.equal(await runProgram("127.0.0.1:1", 500, body), "timeout\n");
+test("a client is disposed of", async (t) => {
+  const { client } = await started(t);
+  await client.ping();
+  await client[Symbol.asyncDispose ?? Symbol.for("nodejs.asyncDispose")]();
+  await assert.rejects(client.ping(), { code: "closed" });
 });
 
-test("an idle client does not keep the process alive", async (t) => {
+test("an idle client does not keep the process alive, in both kinds of modules", async (t) => {
   const { daemon } = await started(t);
-  const body = "console.log(String(await client.ids().next()));";
-  assert.match(await runProgram(daemon.address, 50_000, body), /^[0-9]+\n$/);
+  const index = JSON.stringify(new URL("../dist/index", import.meta.url).pathname);
+  const body = `new Client("${daemon.address}").ids().next().then((id) => console.log(String(id)));`;
+  for (const [kind, load] of [
+    ["commonjs", `const { Client } = require(${index} + ".js");`],
+    ["module", `const { Client } = await import(${index} + ".mjs");`],
+  ]) {
+    const flags = kind === "module" ? ["--input-type=module", "-e"] : ["-e"];
+    const child = spawn(process.execPath, [...flags, load + body]);
+    let output = "";
+    child.stdout.on("data", (text) => {
+      output += text;
+    });
+    child.stderr.on("data", (text) => {
+      output += text;
+    });
+    const [code] = await new Promise((resolve) => child.on("close", (...ended) => resolve(ended)));
+    assert.equal(code, 0, output);
+    assert.match(output, /^\d+\n$/);
+  }
 });

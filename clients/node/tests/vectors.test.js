@@ -1,32 +1,39 @@
-/** The bytes of requests, as tests/vectors has them for the daemon and for all clients. */
+/** The frames of docs/protocol.md. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { AUTH, encodeNext, encodeRequest, INFO, PING } from "../dist/protocol.js";
+import { Hello, Info, Next, Ping, whatAnswers } from "../dist/wire.js";
 
-const file = new URL("../../../tests/vectors/requests.txt", import.meta.url);
+function hex(text) {
+  return Buffer.from(text.replaceAll(" ", ""), "hex");
+}
 
-const next = (tag, count, source, maxWaitMs, flags) =>
-  encodeNext(tag, { count, source, maxWaitMs, flags });
+test("requests are the vectors", () => {
+  const none = Buffer.alloc(0);
+  const next = new Next(1000, none, 65_535, false).encode(7);
+  assert.deepEqual(next, hex("0a000000 01 00 0700 e8030000 ffff"));
+  const orders = new Next(3, Buffer.from("orders"), 0, true).encode(258);
+  assert.deepEqual(orders, hex("10000000 01 02 0201 03000000 0000 6f7264657273"));
+  assert.deepEqual(new Hello("").encode(1), hex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00"));
+  assert.deepEqual(new Info().encode(1), hex("04000000 02 00 0100"));
+  assert.deepEqual(new Ping().encode(2), hex("0c000000 03 00 0200 736e6f7762616e6b"));
+});
 
-const REQUESTS = {
-  next: next(7, 1000, 0, 65535, 0),
-  "next-explicit": next(258, 3, 1, 0, 1),
-  "next-partial": next(8, 40_000, 0, 250, 2),
-  "next-explicit-partial": next(65535, 2 ** 32 - 1, 65535, 65534, 3),
-  info: encodeRequest(INFO, 1, Buffer.alloc(0)),
-  ping: encodeRequest(PING, 2, Buffer.from("snowbank")),
-  "ping-empty": encodeRequest(PING, 3, Buffer.alloc(0)),
-  auth: encodeRequest(AUTH, 0, Buffer.from("s3cret")),
-};
+test("a run of the vectors is read", () => {
+  const request = new Next(1000, Buffer.alloc(0), 0, false);
+  assert.ok(request.add(0x81, 0, hex("00a017621fa16515 e8030000 01000000")));
+  assert.equal(request.ids.length, 1000);
+  assert.equal(request.ids[999], 1541815603606036480n + 999n);
+});
 
-test("requests have the bytes of the protocol's page", () => {
-  const lines = readFileSync(file, "utf8").split("\n");
-  const vectors = lines.filter((line) => line !== "" && !line.startsWith("#"));
-  assert.equal(vectors.length, Object.keys(REQUESTS).length);
-  for (const vector of vectors) {
-    const [name, , hex] = vector.split(" | ");
-    assert.equal(REQUESTS[name].toString("hex"), hex.replaceAll(" ", ""), name);
+test("servers of other protocols are named", () => {
+  for (const [answer, pattern] of [
+    ["HTTP/1.1 400 Bad Request\r\n\r\n", /in HTTP \("HTTP\/1.1 400 Bad Request"\)/],
+    ["-ERR unknown command\r\n", /as Redis does/],
+    ["\r\nSSH-2.0-OpenSSH_9.2\r\n", /in text \("SSH-2.0-OpenSSH_9.2"\)/],
+    ["\x15\x03\x01\x00\x02\x02\x0a", /write tls:host:port/],
+    ["\0\0\0\0", /a length of 0/],
+  ]) {
+    assert.match(whatAnswers(Buffer.from(answer, "latin1")), pattern);
   }
 });

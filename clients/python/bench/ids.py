@@ -46,12 +46,12 @@ def with_threads(address: str, redis_address: str) -> None:
         return list(range(last - STRETCH + 1, last + 1))
 
     with Client(address) as client:
-        ids = client.ids(max_batch=200_000)
+        ids = client.ids()
         for _ in range(ROUNDS):
             for _ in range(STRETCHES):
                 measure("Client", "buffer", STRETCH, repeat(STRETCH, ids.next))
             measure("Client", "one", CALLS, repeat(CALLS, lambda: client.batch(1)))
-            batches = repeat(CALLS, lambda: list(client.batch(STRETCH)))
+            batches = repeat(CALLS, lambda: client.batch(STRETCH))
             measure("Client", "batch", CALLS * STRETCH, batches)
             measure("redis", "incr", CALLS, repeat(CALLS, lambda: counter.incr("ids")))
             measure("redis", "incrby", CALLS * STRETCH, repeat(CALLS, block))
@@ -70,10 +70,10 @@ async def measure_async(
 async def with_asyncio(address: str) -> None:
     """Measures the client for asyncio."""
     async with AsyncClient(address) as client:
-        ids = client.ids(max_batch=200_000)
+        ids = client.ids()
 
         async def batch() -> list[int]:
-            return list(await client.batch(STRETCH))
+            return await client.batch(STRETCH)
 
         for _ in range(ROUNDS):
             for _ in range(STRETCHES):

@@ -3,58 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import json
 import os
 import pickle
+import re
 import time
 from collections.abc import Awaitable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, TypeVar
 
 import snowbank_client
 from snowbank_client import (
     AsyncClient,
     Client,
     ClosedError,
+    CollisionError,
     DeadlineError,
-    EndpointsError,
+    Event,
     ForkedError,
-    LostError,
-    NoSuchSourceError,
-    ProtocolError,
     RefusedError,
-    SameWorkerIdsError,
     SnowbankError,
-    UnreachableError,
-    WentBackError,
+    _options,
 )
 from snowbank_client._errors import CODES
 
+T = TypeVar("T")
+
 KINDS = {
-    NoSuchSourceError: "unknown_source",
     DeadlineError: "timeout",
-    UnreachableError: "unreachable",
-    LostError: "lost",
-    ProtocolError: "foreign_protocol",
-    SameWorkerIdsError: "same_worker_ids",
-    WentBackError: "went_back",
+    CollisionError: "collision",
     ClosedError: "closed",
     ForkedError: "forked",
 }
 
-#: The modules that read the clock for the age of IDs.
-CLOCKS = [snowbank_client._ids, snowbank_client.client, snowbank_client.aio]
+#: The modules that read the wall clock.
+CLOCKS = [
+    snowbank_client._buffer,
+    snowbank_client._row,
+    snowbank_client.client,
+    snowbank_client.aio,
+]
+
+#: What the suite may count.
+FIGURES = ("calls", "retries", "refusals", "failures", "ids", "endpoint")
 
 
 def kind_of(error: BaseException) -> str:
     """Returns the suite's kind of an error."""
     if isinstance(error, RefusedError):
         return error.code if error.number in CODES else "refused"
-    if isinstance(error, EndpointsError):
-        return kind_of(error.errors[0])
     if isinstance(error, SnowbankError):
         return KINDS[type(error)]
     assert isinstance(error, (ValueError, TypeError)), repr(error)
     return "tls" if "TLS files" in str(error) else "bad_argument"
+
+
+def event_name(event: Event) -> str:
+    """Returns the suite's name of an event: `collision_over` for `CollisionOver`."""
+    return re.sub("(?<=.)([A-Z])", r"_\1", type(event).__name__).lower()
 
 
 class Threads:
@@ -65,21 +73,32 @@ class Threads:
 
     def __init__(self, endpoints: list[str], options: dict[str, Any]) -> None:
         self._client = Client(endpoints, **options)
+        self._ids = self._client.ids()
+        # One thread for each of a thousand calls.
+        self._threads = ThreadPoolExecutor(1_100)
+
+    async def _run(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        loop = asyncio.get_running_loop()
+        work = functools.partial(call, *arguments, **options)
+        return await loop.run_in_executor(self._threads, work)
 
     async def batch(self, count: int, options: dict[str, Any]) -> list[int]:
-        return list(await asyncio.to_thread(self._client.batch, count, **options))
+        return list(await self._run(self._client.batch, count, **options))
 
-    def ids(self, options: dict[str, Any]) -> snowbank_client.Ids:
-        return self._client.ids(**options)
+    async def next(self, times: int, options: dict[str, Any]) -> list[int]:
+        return await self._run(lambda: [self._ids.next(**options) for _ in range(times)])
 
-    async def next(self, ids: snowbank_client.Ids) -> int:
-        return await asyncio.to_thread(ids.next)
+    def next_in_child(self) -> int:
+        return self._ids.next()
 
-    def next_in_child(self, ids: snowbank_client.Ids) -> int:
-        return ids.next()
+    async def ping(self, options: dict[str, Any]) -> None:
+        await self._run(self._client.ping, **options)
 
-    async def close(self) -> None:
-        await asyncio.to_thread(self._client.close)
+    def stats(self) -> snowbank_client.Stats:
+        return self._client.stats()
+
+    async def close(self, timeout: float | None = None) -> None:
+        await self._run(self._client.close, timeout)
 
 
 class Tasks:
@@ -90,56 +109,57 @@ class Tasks:
 
     def __init__(self, endpoints: list[str], options: dict[str, Any]) -> None:
         self._client = AsyncClient(endpoints, **options)
+        self._ids = self._client.ids()
 
     async def batch(self, count: int, options: dict[str, Any]) -> list[int]:
         return list(await self._client.batch(count, **options))
 
-    def ids(self, options: dict[str, Any]) -> snowbank_client.AsyncIds:
-        return self._client.ids(**options)
+    async def next(self, times: int, options: dict[str, Any]) -> list[int]:
+        return [await self._ids.next(**options) for _ in range(times)]
 
-    async def next(self, ids: snowbank_client.AsyncIds) -> int:
-        return await ids.next()
-
-    def next_in_child(self, ids: snowbank_client.AsyncIds) -> int:
+    def next_in_child(self) -> int:
         # The child has no event loop. A buffer that answers needs none.
         try:
-            ids.next().send(None)
+            self._ids.next().send(None)
         except StopIteration as stop:
             return int(stop.value)
         raise AssertionError("a child waits on the event loop of its parent")
 
-    async def close(self) -> None:
-        await self._client.aclose()
+    async def ping(self, options: dict[str, Any]) -> None:
+        await self._client.ping(**options)
+
+    def stats(self) -> snowbank_client.Stats:
+        return self._client.stats()
+
+    async def close(self, timeout: float | None = None) -> None:
+        await self._client.aclose(timeout)
+
+
+class UvloopTasks(Tasks):
+    """The client for asyncio on uvloop."""
+
+    name = "uvloop"
 
 
 def client_options(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the suite's options as those of a client."""
-    found: dict[str, Any] = {"timeout": options.get("timeout_ms", 20_000) / 1000}
-    for name in ("connect_timeout", "answer_timeout"):
-        if f"{name}_ms" in options:
-            found[name] = options[f"{name}_ms"] / 1000
-    for name in ("token", "ca_file", "cert_file", "key_file", "take_turns", "prefer_first"):
-        if name in options:
-            found[name] = options[name]
-    return found
+    names = ("source", "token", "token_file", "ca_file", "cert_file", "key_file", "server_name")
+    found = {
+        name: options[name] for name in (*names, *("prefer_first", "take_turns")) if name in options
+    }
+    return {**found, "timeout": options["timeout_ms"] / 1000}
 
 
-def buffer_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the suite's options as those of a buffer."""
-    found: dict[str, Any] = {"max_age": options.get("max_age_ms", 60_000) / 1000}
-    if "max_batch" in options:
-        found["max_batch"] = options["max_batch"]
-    return found
+def times(limits: dict[str, float]) -> _options.Times:
+    """Returns the suite's limits as the times of a client."""
+    connect, answer = limits["connect_ms"] / 1000, limits["answer_ms"] / 1000
+    rounds = {"first_round": limits["first_round_ms"] / 1000, "round": limits["round_ms"] / 1000}
+    return _options.Times(resolve=connect, accept=connect, connect=connect, answer=answer, **rounds)
 
 
-def batch_options(step: dict[str, Any]) -> dict[str, Any]:
-    """Returns a step's options as those of a batch."""
-    names = {"source", "explicit", "partial"} & set(step)
-    found: dict[str, Any] = {name: step[name] for name in names}
-    for name in ("max_wait", "timeout"):
-        if f"{name}_ms" in step:
-            found[name] = step[f"{name}_ms"] / 1000
-    return found
+def call_options(step: dict[str, Any]) -> dict[str, float]:
+    """Returns a step's options as those of a call."""
+    return {"timeout": step["timeout_ms"] / 1000} if "timeout_ms" in step else {}
 
 
 class Play:
@@ -153,9 +173,10 @@ class Play:
         self._endpoints: list[str] = []
         self._options: dict[str, Any] = {}
         self._client: Any = None
-        self._ids: Any = None
+        self._events: list[Event] = []
         self._seen: set[int] = set()
-        self._calls: dict[str, asyncio.Task[list[int]]] = {}
+        self._last = -1
+        self._calls: dict[str, asyncio.Future[list[int]]] = {}
 
     async def run(self) -> None:
         """Plays the case."""
@@ -166,10 +187,11 @@ class Play:
         try:
             case = await self._line()
             self._endpoints, self._options = case["endpoints"], case["options"]
-            self._client = self._adapter(self._endpoints, client_options(self._options))
+            self._client = self._make(self._endpoints, self._options)
             for step in case["steps"]:
                 await getattr(self, "_do_" + step["do"])(step)
-            await self._client.close()
+            if self._client is not None:
+                await self._client.close()
             assert self._process.stdin is not None and self._process.stderr is not None
             self._process.stdin.close()
             stderr = await asyncio.wait_for(self._process.stderr.read(), 10)
@@ -180,6 +202,12 @@ class Play:
             if self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()
+
+    def _make(self, endpoints: list[str], options: dict[str, Any]) -> Any:
+        _options.TIMES = times(options["limits"])
+        return self._adapter(
+            endpoints, {**client_options(options), "on_event": self._events.append}
+        )
 
     async def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None and self._process.stderr is not None
@@ -211,82 +239,87 @@ class Play:
         assert took_ms <= step.get("within_ms", 60_000), f"{took_ms:.0f} ms: {error!r}"
         if "error" in step:
             assert error is not None, f"no error, and {len(ids)} IDs"
-            kinds = step["error"] if isinstance(step["error"], list) else [step["error"]]
-            assert kind_of(error) in kinds, repr(error)
-            self._mentions(error, step)
+            self._check_error(error, step)
         elif error is not None:
             raise error
         else:
             self._check_ids(ids, step)
 
-    def _mentions(self, error: BaseException, step: dict[str, Any]) -> None:
+    def _check_error(self, error: BaseException, step: dict[str, Any]) -> None:
+        kinds = step["error"] if isinstance(step["error"], list) else [step["error"]]
+        assert kind_of(error) in kinds, repr(error)
         for text in step.get("mentions", []):
-            wanted = text
-            for index, endpoint in enumerate(self._endpoints):
-                bare = (
-                    endpoint.split(":", 1)[1]
-                    if endpoint.startswith(("tls:", "unix:"))
-                    else endpoint
-                )
-                wanted = wanted.replace(f"${index}", bare)
+            wanted = self._named(text)
             assert wanted in str(error), f"{wanted!r} is not in {str(error)!r}"
         if "retry_after_ms" in step:
-            assert isinstance(error, SnowbankError) and error.retry_after is not None
+            assert isinstance(error, RefusedError) and error.retry_after is not None
             assert round(error.retry_after * 1000) == step["retry_after_ms"]
+
+    def _named(self, text: str) -> str:
+        """Returns a text with the endpoints' addresses."""
+        for index, endpoint in enumerate(self._endpoints):
+            is_marked = endpoint.startswith(("tls:", "unix:"))
+            bare = endpoint.split(":", 1)[1] if is_marked else endpoint
+            text = text.replace(f"${index}", bare)
+        return text
 
     def _keep(self, ids: list[int]) -> None:
         assert self._seen.isdisjoint(ids) and len(set(ids)) == len(ids), "an ID came twice"
         self._seen.update(ids)
 
-    @staticmethod
-    def _check_ids(ids: list[int], step: dict[str, Any]) -> None:
+    def _check_ids(self, ids: list[int], step: dict[str, Any]) -> None:
         if "ids" in step:
             assert [str(one) for one in ids] == step["ids"]
         if "length" in step:
             assert len(ids) == step["length"]
         if "above" in step:
             assert all(one > int(step["above"]) for one in ids)
-        if step.get("increasing") or step["do"] == "batch":
+        if step["do"] == "batch":
             assert ids == sorted(ids)
+        if step.get("increasing"):
+            assert ids == sorted(ids) and ids[0] > self._last
+            self._last = ids[-1]
 
     # Steps.
 
-    def _batch(self, step: dict[str, Any]) -> Awaitable[list[int]]:
-        found: Awaitable[list[int]] = self._client.batch(step["count"], batch_options(step))
+    def _call(self, step: dict[str, Any]) -> Awaitable[list[int]]:
+        found: Awaitable[list[int]]
+        if "count" in step:
+            found = self._client.batch(step["count"], call_options(step))
+        else:
+            found = self._client.next(1, call_options(step))
         return found
 
-    def _buffer(self) -> Any:
-        if self._ids is None:
-            self._ids = self._client.ids(buffer_options(self._options))
-        return self._ids
-
-    async def _draw(self, times: int) -> list[int]:
-        ids = self._buffer()
-        return [await self._client.next(ids) for _ in range(times)]
-
     async def _do_batch(self, step: dict[str, Any]) -> None:
-        await self._outcome(self._batch(step), step)
+        await self._outcome(self._call(step), step)
 
     async def _do_next(self, step: dict[str, Any]) -> None:
-        for _ in range(step.get("times", 1) if "error" in step else 0):
-            try:
-                self._keep(await self._draw(1))
-            except SnowbankError as error:  # noqa: PERF203
-                assert kind_of(error) == step["error"], repr(error)
-                self._mentions(error, step)
-                return
-        await self._outcome(self._draw(step.get("times", 1)), step)
+        count = step.get("times", 1)
+        if "error" in step:
+            for _ in range(count - 1):
+                try:
+                    self._keep(await self._client.next(1, call_options(step)))
+                except SnowbankError as error:  # noqa: PERF203
+                    self._check_error(error, step)
+                    return
+            count = 1
+        await self._outcome(self._client.next(count, call_options(step)), step)
 
     async def _do_parallel_next(self, step: dict[str, Any]) -> None:
-        draws = (self._draw(step["count"]) for _ in range(step["threads"]))
+        draws = (self._client.next(step["count"], {}) for _ in range(step["threads"]))
         for ids in await asyncio.gather(*draws):
             self._keep(ids)
             assert len(ids) == step["count"]
 
+    async def _do_ping(self, step: dict[str, Any]) -> None:
+        async def ping() -> list[int]:
+            await self._client.ping(call_options(step))
+            return []
+
+        await self._outcome(ping(), step)
+
     async def _do_start(self, step: dict[str, Any]) -> None:
-        call = self._batch(step) if "count" in step else self._draw(1)
-        task = asyncio.ensure_future(call)
-        self._calls[step["as"]] = task
+        self._calls[step["as"]] = asyncio.ensure_future(self._call(step))
         # The call is on its way before the next step.
         await asyncio.sleep(0.05)
 
@@ -299,7 +332,7 @@ class Play:
         await asyncio.gather(call, return_exceptions=True)
 
     async def _do_until(self, step: dict[str, Any]) -> None:
-        deadline = time.monotonic() + 25
+        deadline = time.monotonic() + step.get("within_ms", 20_000) / 1000
         while True:
             try:
                 await self._do_batch(step)
@@ -319,13 +352,15 @@ class Play:
     async def _do_new(self, step: dict[str, Any]) -> None:
         async def make() -> list[int]:
             endpoints = step.get("endpoints", self._endpoints)
-            options = {**self._options, **step.get("options", {})}
-            client = self._adapter(endpoints, client_options(options))
-            client.ids(buffer_options(options))
-            await client.close()
-            return []
+            client = self._make(endpoints, {**self._options, **step.get("options", {})})
+            try:
+                found: list[int] = await client.batch(step["count"], {}) if "count" in step else []
+            finally:
+                await client.close()
+            return found
 
-        await self._outcome(make(), step)
+        for _ in range(step.get("times", 1)):
+            await self._outcome(make(), step)
 
     async def _do_life(self, step: dict[str, Any]) -> None:
         self._say(f"life {step['daemon']}")
@@ -337,41 +372,80 @@ class Play:
     async def _do_release(self, step: dict[str, Any]) -> None:
         self._say(f"release {step['daemon']}")
 
+    async def _do_idle(self, step: dict[str, Any]) -> None:
+        self._say(f"idle {step['daemon']}")
+        await self._event("idle")
+
     async def _do_sleep(self, step: dict[str, Any]) -> None:
         await asyncio.sleep(step["ms"] / 1000)
 
+    async def _do_block(self, step: dict[str, Any]) -> None:
+        time.sleep(step["ms"] / 1000)  # noqa: ASYNC251
+
+    async def _do_stop(self, step: dict[str, Any]) -> None:
+        self._say(f"stop {step['ms']}")
+        await self._event("stopped")
+
     async def _do_advance_clock(self, step: dict[str, Any]) -> None:
         for module in CLOCKS:
-            was = vars(module)["clock_ns"]
-            vars(module)["clock_ns"] = lambda clock, was=was: was(clock) + step["ms"] * 1_000_000
+            was = vars(module)["wall"]
+            vars(module)["wall"] = lambda was=was: was() + step["ms"] / 1000
+
+    async def _do_stats(self, step: dict[str, Any]) -> None:
+        stats = self._client.stats()
+        for figure in FIGURES:
+            if figure in step:
+                wanted, found = step[figure], getattr(stats, figure)
+                if figure == "endpoint":
+                    assert self._named(wanted) in found, stats
+                else:
+                    assert found == wanted, (figure, stats)
+
+    async def _do_events(self, step: dict[str, Any]) -> None:
+        names = {event_name(event) for event in self._events}
+        assert names.issuperset(step.get("has", [])), names
+        assert names.isdisjoint(step.get("has_not", [])), names
 
     async def _do_fork_next(self, step: dict[str, Any]) -> None:
-        ids = self._buffer()
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             # The child ends here, whatever happens.
             try:
-                found = [self._in_child(ids) for _ in range(step.get("times", 1))]
+                found = [self._in_child() for _ in range(step.get("times", 1))]
                 os.write(writer, pickle.dumps(found))
             finally:
                 os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
-            data = await asyncio.to_thread(pipe.read)
+            data = await asyncio.get_running_loop().run_in_executor(None, pipe.read)
         os.waitpid(child, 0)  # noqa: ASYNC222
         assert data, "the child ended without an answer"
         drawn = pickle.loads(data)
         assert all(isinstance(one, int) or one == "forked" for one in drawn), drawn
         self._keep([one for one in drawn if isinstance(one, int)])
 
-    def _in_child(self, ids: Any) -> int | str:
+    def _in_child(self) -> int | str:
         try:
-            return int(self._client.next_in_child(ids))
+            return int(self._client.next_in_child())
         except SnowbankError as error:
             return kind_of(error)
         except BaseException as error:
             return repr(error)
 
-    async def _do_close(self, _step: dict[str, Any]) -> None:
-        await self._client.close()
+    async def _do_close(self, step: dict[str, Any]) -> None:
+        close = self._client.close(*call_options(step).values())
+        if "as" in step:
+
+            async def closed() -> list[int]:
+                await close
+                return []
+
+            self._calls[step["as"]] = asyncio.ensure_future(closed())
+            await asyncio.sleep(0.05)
+        else:
+            await close
+
+    async def _do_drop(self, _step: dict[str, Any]) -> None:
+        self._client = None
+        gc.collect()

@@ -10,12 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
-
-#: The limits of a client on a machine that is busy.
-PATIENT: dict[str, Any] = {"timeout": 20.0, "connect_timeout": 60.0, "answer_timeout": 60.0}
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent.parent

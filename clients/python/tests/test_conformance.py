@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conformance import CLOCKS, Play, Tasks, Threads
+from conformance import CLOCKS, Play, Tasks, Threads, UvloopTasks
 from support import ROOT, built, missing
+
+from snowbank_client import _options
 
 SUITE = ROOT / "clients" / "conformance" / "cases.json"
 CASES = json.loads(SUITE.read_text())["cases"] if SUITE.exists() else []
-ADAPTERS = (Threads, Tasks)
+ADAPTERS = (Threads, Tasks, UvloopTasks)
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +28,11 @@ def conformance() -> str:
 
 @pytest.fixture(autouse=True)
 def clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets the clocks right again after a case that moved them."""
+    """Sets the clocks and times right again after a case that moved them."""
+    monkeypatch.setattr(_options, "TIMES", _options.TIMES)
     for module in CLOCKS:
-        monkeypatch.setattr(module, "clock_ns", vars(module)["clock_ns"])
+        if "wall" in vars(module):
+            monkeypatch.setattr(module, "wall", vars(module)["wall"])
 
 
 def plays() -> Iterator[Any]:
@@ -42,7 +46,15 @@ def plays() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("case", "adapter"), list(plays()))
 def test_case(conformance: str, case: str, adapter: Any) -> None:
-    asyncio.run(Play(conformance, case, adapter).run())
+    if adapter is UvloopTasks:
+        uvloop = pytest.importorskip("uvloop")
+        loop = uvloop.new_event_loop()
+    else:
+        loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(Play(conformance, case, adapter).run())
+    finally:
+        loop.close()
 
 
 def test_the_suite_is_there() -> None:

@@ -1,4 +1,4 @@
-"""A name that resolves to many addresses, and endpoints in turn."""
+"""A name that resolves to many addresses, and rests."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import asyncio
 import pathlib
 import signal
 import socket
-import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from support import PATIENT, Daemon, free_port
+from support import Daemon, free_port
 
-from snowbank_client import Batch, Client, UnreachableError, _dial
+from snowbank_client import Client, DeadlineError, EndpointError, _dial, _options
 from snowbank_client._dial import SocketAddress
-from snowbank_client._pool import Deadline, Endpoint, Pool, Target
-from snowbank_client.client import _State
+from snowbank_client._options import Options, Times
+from snowbank_client._rest import Endpoints
 
 NAME = "ids.example"
+
+
+def options(*names: str, **more: Any) -> Options:
+    files = (None,) * 6
+    turns = (more.get("prefer_first", False), more.get("take_turns", False), None)
+    return Options(_options.endpoints(names), None, 5.0, *files, *turns)
 
 
 class Resolver:
@@ -32,14 +38,15 @@ class Resolver:
             self.lookups += 1
             if not self.hosts:
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-            return [SocketAddress(socket.AF_INET, (one, port)) for one in self.hosts]
-        return [SocketAddress(socket.AF_INET, (host, port))]
+            return [(socket.AF_INET, (one, port)) for one in self.hosts]
+        return [(socket.AF_INET, (host, port))]
 
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
     found = Resolver()
     monkeypatch.setattr(_dial, "resolve", found)
+    monkeypatch.setattr(_options, "TIMES", Times(answer=60.0, connect=60.0, accept=60.0))
     return found
 
 
@@ -64,30 +71,22 @@ def address_of(fleet: dict[str, Daemon]) -> str:
     return f"{NAME}:{next(iter(fleet.values())).address.split(':')[1]}"
 
 
-def host_of(batch: Batch) -> str:
-    """Returns the IP address in the endpoint's name."""
-    return batch.endpoint.partition("(")[2].rstrip(")")
-
-
 def test_every_address_of_a_name_serves(fleet: dict[str, Daemon], resolver: Resolver) -> None:
     resolver.hosts = list(fleet)
-    with Client(address_of(fleet), **PATIENT) as client:
+    with Client(address_of(fleet), timeout=20) as client:
         drawn: list[int] = []
-        for _ in range(3):
-            batch = client.batch(100)
-            assert client.batch(1).endpoint == batch.endpoint, "it stays while that one serves"
-            drawn += batch
-            fleet[host_of(batch)].signal(signal.SIGKILL)
+        for daemon in fleet.values():
+            drawn += client.batch(100)
+            daemon.signal(signal.SIGKILL)
         assert len(set(drawn)) == 300
-        with pytest.raises(Exception, match="no answer within"):
-            client.batch(1, timeout=4)
+        with pytest.raises(DeadlineError, match="cannot connect"):
+            client.batch(1, timeout=1)
 
 
 def test_a_name_is_looked_up_again(fleet: dict[str, Daemon], resolver: Resolver) -> None:
     resolver.hosts = ["127.0.0.2"]
-    with Client(address_of(fleet), **PATIENT) as client:
+    with Client(address_of(fleet), timeout=20) as client:
         client.batch(1)
-        assert resolver.lookups == 1
         resolver.hosts = ["127.0.0.3"]
         client.batch(1)
         assert resolver.lookups == 1, "a connection that serves is kept"
@@ -98,140 +97,79 @@ def test_a_name_is_looked_up_again(fleet: dict[str, Daemon], resolver: Resolver)
 
 def test_a_name_without_an_address_is_an_error(resolver: Resolver) -> None:
     with Client(f"{NAME}:7660") as client:
-        with pytest.raises(TimeoutError, match=f"{NAME}:7660: its lookup failed: Name or service"):
-            client.batch(1, timeout=4)
-        assert isinstance(client.endpoint_errors()[0], UnreachableError)
+        with pytest.raises(TimeoutError, match=f"{NAME}:7660: Name or service not known"):
+            client.batch(1, timeout=0.5)
 
 
-def served(client: Client, count: int) -> set[str]:
-    return {client.batch(1).endpoint for _ in range(count)}
-
-
-def until(client: Client, wanted: int) -> None:
-    """Draws until that many endpoints serve in turn."""
-    deadline = time.monotonic() + 20
-    while len(served(client, 6)) != wanted:
-        assert time.monotonic() < deadline, (wanted, client.endpoint_errors())
-        time.sleep(0.05)
-
-
-def until_served_by(client: Client, endpoint: str) -> None:
-    deadline = time.monotonic() + 20
-    while client.batch(1).endpoint != endpoint:
-        assert time.monotonic() < deadline, client.endpoint_errors()
-        time.sleep(0.01)
-
-
-def test_turns_leave_the_sick_and_take_them_back(
-    fleet: dict[str, Daemon], resolver: Resolver
-) -> None:
-    resolver.hosts = list(fleet)
-    options = {**PATIENT, "take_turns": True, "backoff": (0.05, 0.2)}
-    with Client(address_of(fleet), **options) as client:
-        until(client, 3)
-        sick = fleet["127.0.0.2"]
-        sick.signal(signal.SIGKILL)
-        assert client.batch(1)
-        until(client, 2)
-        sick.start()
-        until(client, 3)
-
-
-def test_turns_over_a_list(fleet: dict[str, Daemon]) -> None:
-    addresses = [daemon.address for daemon in fleet.values()]
-    with Client(addresses, **PATIENT, take_turns=True) as client:
-        until(client, 3)
-        turns = [client.batch(1).endpoint for _ in range(9)]
-        assert turns[:3] * 3 == turns
-
-
-def test_a_new_address_that_a_call_dials_is_not_dialed_twice(
+def test_a_lookup_that_hangs_is_given_up_and_not_repeated(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call comes after the lookup, and before the dial that waits for it goes on."""
-    resolver.hosts = ["127.0.0.1"]
-    dialed: list[Target] = []
+    import threading  # noqa: PLC0415
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        pool = Pool(Client(f"{NAME}:7660")._state.options, loop)
-        update, is_dialed = pool._update, asyncio.Event()
+    goes_on, lookups = threading.Event(), []
 
-        def update_and_call(endpoint: Endpoint, found: tuple[SocketAddress, ...]) -> None:
-            update(endpoint, found)
-            loop.call_soon(pool.flush)
+    def hang(host: str, port: int) -> list[SocketAddress]:
+        lookups.append(host)
+        goes_on.wait(60)
+        raise OSError("too late")
 
-        async def connect(target: Target) -> None:
-            dialed.append(target)
-            is_dialed.set()
-            await asyncio.sleep(60)
-
-        monkeypatch.setattr(pool, "_update", update_and_call)
-        monkeypatch.setattr(pool, "connect", connect)
-        call = loop.create_task(pool.info(Deadline(loop, 20)))
-        await asyncio.wait_for(is_dialed.wait(), 10)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert dialed == pool.targets
-        assert not call.done()
-        await pool.close()
-
-    asyncio.run(main())
+    monkeypatch.setattr(_dial, "resolve", hang)
+    monkeypatch.setattr(_options, "TIMES", Times(resolve=0.05))
+    with Client(f"{NAME}:7660") as client:
+        with pytest.raises(TimeoutError, match=r"its name was not resolved within 0\.05 s"):
+            client.batch(1, timeout=1)
+        goes_on.set()
+    assert lookups == [NAME]
 
 
-def test_clients_of_a_name_spread_over_its_addresses() -> None:
-    async def first() -> object:
-        options = Client("ids.example:7660")._state.options
-        pool = Pool(options, asyncio.get_running_loop())
-        found = tuple(SocketAddress(2, (f"10.0.0.{n}", 7660)) for n in range(8))
-        pool._update(pool.targets[0].endpoint, found)
-        assert {target.where for target in pool.targets} == set(found)
-        return pool.targets[0].where
+def test_addresses_are_tried_from_the_one_behind_the_last_on(resolver: Resolver) -> None:
+    resolver.hosts = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    port = free_port()
+    starts = []
 
-    assert len({asyncio.run(first()) for _ in range(64)}) > 1
+    async def dial() -> None:
+        endpoint = Endpoints(options(f"{NAME}:{port}")).all[0]
+        for _ in range(2):
+            with pytest.raises(EndpointError):
+                await endpoint.dial()
+            starts.append(endpoint._last)
 
-
-def test_prefer_first_keeps_the_order_of_a_name() -> None:
-    found = tuple(SocketAddress(2, (f"10.0.0.{n}", 7660)) for n in (3, 1, 2))
-
-    async def order() -> list[object]:
-        options = Client("ids.example:7660", prefer_first=True)._state.options
-        pool = Pool(options, asyncio.get_running_loop())
-        pool._update(pool.targets[0].endpoint, found)
-        return [target.where for target in pool.targets]
-
-    for _ in range(20):
-        assert asyncio.run(order()) == list(found)
+    for _ in range(40):
+        asyncio.run(dial())
+    # Each dial tries all three. So the last one is that before a random first one, and stays so.
+    assert len({str(last) for last in starts}) == 3
+    assert starts[::2] == starts[1::2]
 
 
-def test_prefer_first_looks_an_earlier_name_up(
-    fleet: dict[str, Daemon], resolver: Resolver
-) -> None:
-    addresses = [address_of(fleet), fleet["127.0.0.2"].address]
-    with Client(addresses, **PATIENT, prefer_first=True) as client:
-        assert client.batch(1).endpoint == addresses[1]
-        resolver.hosts = ["127.0.0.1"]
-        until_served_by(client, addresses[0])
+def test_clients_begin_with_a_random_endpoint_or_the_first() -> None:
+    names = [f"ids-{n}:7660" for n in range(8)]
+    assert len({Endpoints(options(*names)).pick().name for _ in range(64)}) > 1
+    assert {Endpoints(options(*names, prefer_first=True)).pick().name for _ in range(64)} == {
+        names[0]
+    }
 
 
-def test_prefer_first_uses_an_earlier_name_at_its_new_address(
-    fleet: dict[str, Daemon], resolver: Resolver
-) -> None:
-    resolver.hosts = ["127.0.0.2"]
-    addresses = [address_of(fleet), fleet["127.0.0.1"].address]
-    with Client(addresses, **PATIENT, prefer_first=True) as client:
-        assert client.batch(1).endpoint == addresses[0]
-        fleet["127.0.0.2"].end()
-        assert client.batch(1).endpoint == addresses[1]
-        resolver.hosts = ["127.0.0.3"]
-        until_served_by(client, addresses[0])
-
-
-def test_back_off_grows_to_its_limit_and_varies() -> None:
-    state: _State = Client(["ids-1:7660"], backoff=(0.05, 5.0))._state
-    pool = Pool(state.options, asyncio.new_event_loop())
-    for failures, limit in [(1, 0.05), (2, 0.1), (5, 0.8), (9, 5.0), (10_000, 5.0)]:
-        pauses = [pool._backoff(failures) for _ in range(300)]
+def test_back_off_grows_to_a_second_and_varies() -> None:
+    endpoints = Endpoints(options("ids-1:7660"))
+    for failures, limit in [(1, 0.05), (2, 0.1), (5, 0.8), (6, 1.0), (10_000, 1.0)]:
+        pauses = [endpoints.backoff(failures) for _ in range(300)]
         assert limit / 2 < max(pauses) <= limit
         assert min(pauses) < limit / 4
-    pool.loop.close()
+
+
+def test_a_pause_is_at_most_a_second_and_as_much_again() -> None:
+    endpoints = Endpoints(options("ids-1:7660"))
+    assert all(0.2 <= endpoints.pause(0.2) <= 0.4 for _ in range(100))
+    assert all(1.0 <= endpoints.pause(60.0) <= 2.0 for _ in range(100))
+
+
+def test_a_lone_endpoint_is_asked_again_at_once_but_once() -> None:
+    lone, two = Endpoints(options("ids-1:7660")), Endpoints(options("ids-1:7660", "ids-2:7660"))
+    error = EndpointError("ids-1:7660", "lost")
+    lone.failed(lone.all[0], error, 1.0)
+    assert lone.all[0].rests_until == 0.0
+    lone.failed(lone.all[0], error, 1.0)
+    assert lone.all[0].rests_until > 0.0
+    first = two.pick()
+    two.failed(first, error, 1.0)
+    assert first.rests_until > 0.0 and two.pick() is not first

@@ -1,125 +1,89 @@
-"""The vectors of docs/protocol.md, and replies that break its promises."""
+"""The frames of docs/protocol.md, and replies that break its promises."""
 
 from __future__ import annotations
 
+import struct
 from itertools import chain
 
 import pytest
-from support import ROOT
 
 from snowbank_client import _wire
-from snowbank_client._wire import BadReplyError, Frame, FrameReader, IdCollector, Next
-
-VECTORS = ROOT / "tests" / "vectors"
-
-
-def vectors(name: str) -> dict[str, bytes]:
-    lines = (VECTORS / f"{name}.txt").read_text().splitlines()
-    rows = (line.split(" | ") for line in lines if line and not line.startswith("#"))
-    return {row[0]: bytes.fromhex(row[2]) for row in rows}
+from snowbank_client._wire import BadReplyError, Hello, Info, Next, Ping
 
 
 def test_requests_are_the_vectors() -> None:
-    wanted = vectors("requests")
-    longest = Next(2**32 - 1, 65535, 65534, explicit=True, partial=True)
-    encoded = {
-        "next": _wire.encode_next(7, Next(1000), 0),
-        "next-explicit": _wire.encode_next(258, Next(3, 1, 0, explicit=True), 1),
-        "next-partial": _wire.encode_next(8, Next(40000, 0, 250, partial=True), 0),
-        "next-explicit-partial": _wire.encode_next(65535, longest, 65535),
-        "info": _wire.encode_info(1),
-        "ping": _wire.encode_ping(2, b"snowbank"),
-        "ping-empty": _wire.encode_ping(3, b""),
-        "auth": _wire.encode_auth(0, b"s3cret"),
-    }
-    assert encoded == wanted
+    next_ = Next(1000, b"", 65.535).encode(7)
+    assert next_ == bytes.fromhex("0a000000 01 00 0700 e8030000 ffff")
+    orders = Next(3, b"orders", 0.0, partial=True).encode(258)
+    assert orders == bytes.fromhex("10000000 01 02 0201 03000000 0000 6f7264657273")
+    assert Hello(None).encode(1) == bytes.fromhex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00")
+    assert Hello(b"s3cret").encode(1)[-8:] == b"\x01\0s3cret"
+    assert Info().encode(1) == bytes.fromhex("04000000 02 00 0100")
+    assert Ping().encode(2) == bytes.fromhex("0c000000 03 00 0200 736e6f7762616e6b")
 
 
-def read(data: bytes) -> Frame:
-    """Feeds a frame byte by byte."""
-    reader = FrameReader()
-    for byte in data[:-1]:
-        reader.feed(bytes([byte]))
-        assert reader.next() is None
-    reader.feed(data[-1:])
-    frame = reader.next()
-    assert frame is not None and reader.next() is None
-    return frame
-
-
-def ids_of(count: int, *names: str) -> list[int]:
-    collector, known = IdCollector(Next(count)), vectors("replies")
-    for name in names:
-        runs = collector.add(read(known[name]))
-    assert runs is not None
-    return list(chain.from_iterable(runs))
+def run(first: int, count: int, stride: int = 1) -> bytes:
+    return struct.pack("<QII", first, count, stride)
 
 
 FIRST = 1541815603606036480
 
 
-def test_replies_are_the_vectors() -> None:
-    replies = vectors("replies")
-    assert {name for name in replies if read(replies[name])} == set(replies)
-    assert ids_of(1000, "runs") == list(range(FIRST, FIRST + 1000))
-    second = FIRST + (1 << 22)
-    both = [*range(FIRST, FIRST + 4096), *range(second, second + 904)]
-    assert ids_of(5000, "runs-two") == both
-    assert ids_of(5000, "runs-more", "runs-last") == both
-    assert ids_of(3, "runs-stride") == [1478484776931081 + 100 * n for n in range(3)]
-    assert len(ids_of(3, "list")) == 3
-    too_busy = _wire.parse_refusal(read(replies["error-too-busy"]).body)
-    assert too_busy == (10, 1.0, "10000 connections")
-
-
-def run(first: int, count: int, stride: int = 1, flags: int = 0) -> Frame:
-    return Frame(_wire.RUNS, flags, 1, _wire._RUN.pack(first, count, stride))
+def test_runs_and_lists_are_read() -> None:
+    one = Next(1000, b"", 1.0)
+    assert one.add(_wire._RUNS, 0, bytes.fromhex("00a017621fa16515 e8030000 01000000"))
+    assert list(chain.from_iterable(one.runs)) == list(range(FIRST, FIRST + 1000))
+    two = Next(5, b"", 1.0)
+    assert not two.add(_wire._RUNS, 0xF1, run(10, 2, 5))
+    assert two.add(_wire._RUNS, 0, run(20, 1) + run(30, 2))
+    assert list(chain.from_iterable(two.runs)) == [10, 15, 20, 30, 31]
+    three = Next(2, b"", 1.0)
+    assert three.add(_wire._LIST, 0, struct.pack("<QQ", 7, 2**63 - 1))
+    assert list(chain.from_iterable(three.runs)) == [7, 2**63 - 1]
 
 
 @pytest.mark.parametrize(
     ("frames", "reason"),
     [
-        ([run(5, 0)], "a run of no IDs"),
-        ([run(5, 3, 0)], "do not increase"),
-        ([run(5, 2, flags=1), run(6, 1)], "do not increase"),
-        ([run(5, 4)], "more than the 3 IDs"),
-        ([run(5, 2)], "has 2 IDs and 3 were asked for"),
-        ([run(2**64 - 2, 3)], "beyond 64 bits"),
-        ([run(5, 1, flags=1), Frame(_wire.LIST, 0, 1, bytes(8))], "wrong kind"),
-        ([Frame(_wire.LIST, 0, 1, bytes([2] * 16 + [1] * 8))], "do not increase"),
-        ([Frame(_wire.OK, 0, 1, b"")], "wrong kind"),
+        ([(_wire._RUNS, 0, run(5, 0))], "a run of 0 IDs"),
+        ([(_wire._RUNS, 0, run(5, 3, 0))], "a stride of 0"),
+        ([(_wire._RUNS, 1, run(5, 2)), (_wire._RUNS, 0, run(6, 1))], "came after 6"),
+        ([(_wire._RUNS, 0, run(5, 4))], "more than the 3 IDs"),
+        ([(_wire._RUNS, 0, run(5, 2))], "2 IDs came, and 3 were asked for"),
+        ([(_wire._RUNS, 0, run(2**63 - 2, 3))], "came after -1"),
+        ([(_wire._RUNS, 1, run(5, 1)), (_wire._LIST, 0, bytes(8))], "no reply to the request"),
+        ([(_wire._LIST, 0, bytes([2] * 16 + [1] * 8))], "do not increase"),
+        ([(_wire._LIST, 0, b"")], "does not hold IDs"),
+        ([(_wire._WELCOME, 0, b"")], "no reply to the request"),
     ],
 )
-def test_broken_promises_are_found(frames: list[Frame], reason: str) -> None:
-    collector = IdCollector(Next(3))
+def test_broken_promises_are_found(frames: list[tuple[int, int, bytes]], reason: str) -> None:
+    request = Next(3, b"", 1.0)
     with pytest.raises(BadReplyError, match=reason):
         for frame in frames:
-            collector.add(frame)
+            request.add(*frame)
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "in HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", r"in HTTP \('HTTP/1.1 400 Bad Request'\)"),
         (b"<html>", "in HTTP"),
         (b"-ERR unknown command\r\n", "as Redis does"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "in text"),
+        (b"\r\nSSH-2.0-OpenSSH_9.2\r\n", r"in text \('SSH-2.0-OpenSSH_9.2'\)"),
         (b"\x15\x03\x01\x00\x02\x02\x0a", "write tls:host:port"),
         (b"\0\0\0\0", "a length of 0"),
-        (b"\x04\0\0\0\x99\0\0\0", "kind 0x99"),
-        (b"\x04\0\0\0\x85\x01\0\0", "flags 0x01"),
-        (b"\x05\0\0\0\x85\0\0\0\0", "a body of 1 bytes"),
     ],
 )
 def test_other_protocols_are_named(answer: bytes, reason: str) -> None:
-    reader = FrameReader()
-    reader.feed(answer)
-    with pytest.raises(BadReplyError, match=reason):
-        reader.next()
+    import re  # noqa: PLC0415
+
+    length = int.from_bytes(answer[:4], "little")
+    assert re.search(reason, _wire.what_answers(length, answer))
 
 
 def test_a_refusal_reads_as_one_line() -> None:
-    body = _wire._ERROR_HEAD.pack(6, 0, 1200) + b"40000 IDs\nare\x1b[31m too many \xff"
-    assert (
-        _wire.parse_refusal(body).message == "40000 IDs are [31m too many \N{REPLACEMENT CHARACTER}"
-    )
+    body = struct.pack("<HBBI", 6, 9, 0, 1200) + b"40000 IDs\nare\x1b[31m too many \xff"
+    error = _wire.refusal("ids-1:7660", body)
+    assert (error.code, error.action, error.retry_after) == ("exhausted", "tell", 1.2)
+    assert error.message == "40000 IDs are [31m too many \N{REPLACEMENT CHARACTER}"

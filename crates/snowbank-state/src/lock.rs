@@ -19,7 +19,7 @@ use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{self, Fate, Mark};
-use super::neighbours::neighbours;
+use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
 use super::{Cause, Owner, StateError, TakenOver, new_identity};
@@ -172,6 +172,32 @@ impl WorkerLocks {
     /// Returns true if this path is the lock file of another increment, offset or layout.
     pub fn is_of_kin(&self, path: &Path) -> bool {
         self.others().any(|(other, _)| other == path)
+    }
+
+    /// Returns the ID space of another layout if, since the machine's boot, it was granted IDs at or
+    /// above `id_bound` that this source's numbering can make, too. Such a layout has an epoch years
+    /// apart, so its locks do not bind the source: both may be right, each for a table of its own.
+    pub fn made_before(&self, numbering: &Numbering, id_bound: u64) -> Option<String> {
+        let directory = self.files.first()?.path.parent()?;
+        let (layout, workers) = numbering.snowflake()?;
+        let writers = writers_of(directory).ok()?;
+        let kind = kind_of(numbering);
+        let locks = neighbours(directory, &|path| kind.is_apart_from(name_of(path))).ok()?;
+        let numbers = layout.numbers_in_space(workers);
+        let mut marked = Vec::new();
+        for (number, space, path) in locks.free {
+            marked.push((number, space, free_mark(&path, writers).ok()?));
+        }
+        for (ids, file) in locks.held {
+            if let HeldIds::Worker(number, space) = ids {
+                marked.push((number, space, read_mark(&file).ok()?));
+            }
+        }
+        let repeated = marked.into_iter().find(|(number, space, mark)| {
+            mark.as_ref().is_some_and(|mark| mark.id_bound > id_bound)
+                && layout.space().collision(&numbers, space, &[*number]).is_some()
+        });
+        repeated.map(|(_, space, _)| space.to_string())
     }
 
     fn others(&self) -> impl Iterator<Item = &(PathBuf, Mark)> {

@@ -132,7 +132,7 @@ fn saturation_leaves_the_daemon_ready() {
                 requests: 4_500,
                 refused: (4_500.0 * share) as u64,
                 exhausted: (4_500.0 * share) as u64,
-                refused_share: share,
+                exhausted_share: share,
             };
         }
     };

@@ -18,7 +18,7 @@ use crate::fleet::rules::{self, Proof};
 use crate::fleet::{NumberRange, Taken};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
-use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
+use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -412,10 +412,14 @@ impl Found {
             let numbering = &source.numbering;
             check_maximum(claimant, &self.records, &source.locks.marks()?)?;
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
+            let is_first = start.is_none();
             let stored = start.unwrap_or_default();
             let bound = stored.id_bound.max(guard(numbering, &self.records, now.wall)).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
             notes.extend(note);
+            let by_clock = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
+            let repeated = source.locks.made_before(numbering, bound.max(by_clock)).filter(|_| is_first);
+            notes.extend(repeated.map(|space| made_before(&source.settings.name, &space)));
             positions.push(FirstPosition::at(bound, stored, numbering));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));

@@ -91,6 +91,10 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         .args(["--layout", later])
         .end()
         .assert_refusal(&["so with a --state-dir of its own it repeats none"]);
+    // Whoever does so all the same is warned.
+    let daemon = machine.beside("").args(["--layout", later]).start();
+    daemon.assert_logs("makes some of them a second time");
+    daemon.stop();
     // With an earlier epoch, today's IDs are above the IDs of the old layout.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();

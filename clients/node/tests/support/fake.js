@@ -3,8 +3,8 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-const [NEXT, INFO, PING] = [0x01, 0x02, 0x03];
-const [RUNS, INFO_REPLY, PONG, ERROR] = [0x81, 0x83, 0x84, 0xff];
+const [NEXT, PING, HELLO] = [0x01, 0x03, 0x04];
+const [RUNS, PONG, WELCOME, ERROR] = [0x81, 0x84, 0x85, 0xff];
 
 export class FakeDaemon {
   #sockets = new Set();
@@ -16,17 +16,10 @@ export class FakeDaemon {
   /** Answers a request for IDs itself if it returns true. */
   onNext = () => false;
 
-  constructor(info) {
-    this.info = {
-      protocol: 1,
-      max_count: 1_000_000,
-      sources: [{ index: 0, name: "default" }],
-      ...info,
-    };
-  }
+  goodForMs = 1000;
 
-  static async start({ host = "127.0.0.1", port = 0, first = 1n, ...info } = {}) {
-    const daemon = new FakeDaemon(info);
+  static async start({ host = "127.0.0.1", port = 0, first = 1n } = {}) {
+    const daemon = new FakeDaemon();
     daemon.next = first;
     await daemon.listen(host, port);
     return daemon;
@@ -72,9 +65,13 @@ export class FakeDaemon {
     const [kind, tag, body] = [request[4], request.readUInt16LE(6), request.subarray(8)];
     if (kind === PING) {
       socket.write(frame(PONG, tag, body));
-    } else if (kind === INFO) {
+    } else if (kind === HELLO) {
       this.greetings += 1;
-      socket.write(frame(INFO_REPLY, tag, Buffer.from(JSON.stringify(this.info))));
+      const body = Buffer.alloc(16);
+      body.writeUInt8(1, 0);
+      body.writeUInt16LE(this.goodForMs, 2);
+      body.writeUInt32LE(1_000_000, 4);
+      socket.write(frame(WELCOME, tag, body));
     } else if (kind === NEXT) {
       const count = body.readUInt32LE(0);
       this.asked.push(count);
@@ -104,9 +101,10 @@ export function run(tag, first, count) {
 }
 
 /** An ERROR reply. */
-export function refusal(tag, code, retryAfterMs = 0) {
+export function refusal(tag, code, action = 0, retryAfterMs = 0) {
   const body = Buffer.alloc(8);
   body.writeUInt16LE(code, 0);
+  body.writeUInt8(action, 2);
   body.writeUInt32LE(retryAfterMs, 4);
   return frame(ERROR, tag, body);
 }

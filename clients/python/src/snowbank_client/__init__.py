@@ -13,23 +13,17 @@ that are not allowed raise `ValueError` or `TypeError`.
 
 from __future__ import annotations
 
-from ._batch import Batch
 from ._errors import (
     ClosedError,
+    CollisionError,
     DeadlineError,
-    EndpointsError,
+    EndpointError,
     ForkedError,
-    LostError,
-    NoSuchSourceError,
-    ProtocolError,
     RefusedError,
-    SameWorkerIdsError,
     SnowbankError,
-    UnreachableError,
-    WentBackError,
     WrongLoopError,
 )
-from ._info import Info, Source
+from ._stats import Collision, CollisionOver, Connected, Event, Failed, Refused, Stats
 from .aio import AsyncClient, AsyncIds
 from .client import Client, Ids
 
@@ -38,22 +32,21 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "AsyncIds",
-    "Batch",
     "Client",
     "ClosedError",
+    "Collision",
+    "CollisionError",
+    "CollisionOver",
+    "Connected",
     "DeadlineError",
-    "EndpointsError",
+    "EndpointError",
+    "Event",
+    "Failed",
     "ForkedError",
     "Ids",
-    "Info",
-    "LostError",
-    "NoSuchSourceError",
-    "ProtocolError",
+    "Refused",
     "RefusedError",
-    "SameWorkerIdsError",
     "SnowbankError",
-    "Source",
-    "UnreachableError",
-    "WentBackError",
+    "Stats",
     "WrongLoopError",
 ]

@@ -1,104 +1,146 @@
-"""Opens connections: lookup of names, TCP, TLS and Unix sockets, all before one deadline."""
+"""A name, an address, a socket, TLS, HELLO, WELCOME: each with its limit.
+
+What answers otherwise is the endpoint's failure, in its words.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import encodings.idna  # noqa: F401  (a fork may come while another thread imports it)
+import random
 import socket
+import ssl
 import threading
-from dataclasses import dataclass
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NamedTuple
 
-from . import _options
 from ._address import Address
+from ._errors import EndpointError, SnowbankError, describe
 from ._options import Options
+from ._row import Row
+from ._wire import Hello
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class SocketAddress:
-    """One socket address of an endpoint."""
-
-    family: int
-    #: As Python's `socket` takes it.
-    where: Any
-
-    @property
-    def ip(self) -> str:
-        """Returns the IP address as text."""
-        return str(self.where[0])
+#: The family and address of a socket, as Python's `socket` takes them.
+SocketAddress = tuple[int, Any]
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Runs work that may block in a thread of its own, which does not keep the process alive."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+class _Prepared(NamedTuple):
+    """What a connection needs beforehand. All of it may block."""
 
-    def report(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
+    found: list[SocketAddress]
+    token: bytes | None
+    context: ssl.SSLContext | None
 
-    def run() -> None:
-        result, error = None, None
+
+class Dialer:
+    """Makes the connections of one endpoint."""
+
+    def __init__(self, address: Address, options: Options) -> None:
+        self.name, self._address, self._options = str(address), address, options
+        #: A look-up that does not end is not joined by further ones.
+        self._preparing: asyncio.Future[_Prepared] | None = None
+        self._last: SocketAddress | None = None
+
+    async def dial(self) -> Row:
+        """Connects and greets. Raises EndpointError, or RefusedError if a daemon says so."""
+        limit = self._options.times.connect
         try:
-            result = work()
-        except Exception as raised:
-            error = raised
-        # The loop may be closed by now.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(report, result, error)
+            return await asyncio.wait_for(self._dial(), limit)
+        except SnowbankError:
+            raise
+        except asyncio.TimeoutError:
+            raise EndpointError(self.name, f"it does not greet within {limit:g} s") from None
+        except (OSError, ValueError) as error:
+            raise EndpointError(self.name, describe(error)) from None
 
-    threading.Thread(target=run, name="snowbank-lookup", daemon=True).start()
-    return await done
+    async def _dial(self) -> Row:
+        address, prepared = self._address, await self._prepare()
+        opened = await self._open(prepared.found)
+        row = Row(self.name, opened, self._options.times.answer)
+        loop = asyncio.get_running_loop()
+        try:
+            if address.path:
+                await loop.create_unix_connection(lambda: row, sock=opened)
+            else:
+                name = self._options.server_name or address.host.partition("%")[0]
+                await loop.create_connection(
+                    lambda: row,
+                    sock=opened,
+                    ssl=prepared.context,
+                    server_hostname=name if prepared.context else None,
+                )
+            row.welcome = (await row.send(Hello(prepared.token))).welcome
+        except BaseException:
+            row.end(EndpointError(self.name, "the greeting was given up"))
+            raise
+        return row
+
+    async def _prepare(self) -> _Prepared:
+        """Looks the name up, and reads the files."""
+        address, options = self._address, self._options
+        if not (address.is_name or address.tls or options.token_file):
+            return _prepare(address, options)
+        if self._preparing is None or self._preparing.done():
+            self._preparing = _in_thread(lambda: _prepare(address, options))
+        limit = options.times.resolve
+        await asyncio.wait({self._preparing}, timeout=limit)
+        if not self._preparing.done():
+            raise EndpointError(self.name, f"its name was not resolved within {limit:g} s")
+        return self._preparing.result()
+
+    async def _open(self, found: list[SocketAddress]) -> socket.socket:
+        """Connects to the first address that accepts, from the one behind the last on."""
+        start = random.randrange(len(found))
+        if self._last in found:
+            start = found.index(self._last) + 1
+        reasons = []
+        for where in found[start:] + found[:start]:
+            self._last = where
+            opened = socket.socket(where[0], socket.SOCK_STREAM)
+            try:
+                opened.setblocking(False)
+                if not self._address.path:
+                    # Without it the kernel may hold a small request back.
+                    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connecting = asyncio.get_running_loop().sock_connect(opened, where[1])
+                await asyncio.wait_for(connecting, self._options.times.accept)
+            except BaseException as error:
+                opened.close()
+                if not isinstance(error, (OSError, asyncio.TimeoutError)):
+                    raise
+                reasons.append(describe(error))
+            else:
+                return opened
+        raise EndpointError(self.name, f"cannot connect: {', '.join(reasons)}")
 
 
 def resolve(host: str, port: int) -> list[SocketAddress]:
     """Looks a name up. Tests put another function in its place."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(SocketAddress(family, where) for family, _, _, _, where in found))
+    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
 
 
-async def look_up(address: Address) -> tuple[SocketAddress, ...]:
-    """Returns the socket addresses of an endpoint."""
-    if address.path:
-        return (SocketAddress(getattr(socket, "AF_UNIX", 0), address.path),)
-    if not address.is_name:
-        # No network is asked for a literal address.
-        return tuple(resolve(address.host, address.port))
-    found = await in_thread(lambda: resolve(address.host, address.port))
-    if not found:
-        raise OSError("the name has no address")
-    return tuple(found)
+def _prepare(address: Address, options: Options) -> _Prepared:
+    found = [(getattr(socket, "AF_UNIX", 0), address.path)]
+    if not address.path:
+        found = resolve(address.host, address.port)
+    return _Prepared(found, options.read_token(), options.tls_context() if address.tls else None)
 
 
-async def open_connection(
-    address: Address,
-    where: SocketAddress,
-    options: Options,
-    make: Callable[[], asyncio.Protocol],
-) -> None:
-    """Connects, with the TLS handshake if the address asks for it. It has no time limit."""
+def _in_thread(work: Callable[[], _Prepared]) -> asyncio.Future[_Prepared]:
+    """Runs work that may block in a thread of its own, which does not keep the process alive."""
     loop = asyncio.get_running_loop()
-    context = None
-    if address.tls:
-        context = await in_thread(lambda: _options.check_tls(options))
-    opened = socket.socket(where.family, socket.SOCK_STREAM)
-    try:
-        opened.setblocking(False)
-        if not address.path:
-            # Without it the kernel may hold a small request back.
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(opened, where.where)
-        name = (options.server_name or address.host).partition("%")[0] if context else None
-        if address.path:
-            await loop.create_unix_connection(make, sock=opened)
-        else:
-            await loop.create_connection(make, sock=opened, ssl=context, server_hostname=name)
-    except BaseException:
-        opened.close()
-        raise
+    done: asyncio.Future[_Prepared] = loop.create_future()
+    # Nobody may wait for it any more.
+    done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+    def run() -> None:
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            try:
+                loop.call_soon_threadsafe(done.set_result, work())
+            except Exception as error:
+                loop.call_soon_threadsafe(done.set_exception, error)
+
+    threading.Thread(target=run, name="snowbank-lookup", daemon=True).start()
+    return done

@@ -1,117 +1,57 @@
-"""The client for asyncio."""
+"""The client for asyncio, on its own event loop or uvloop's."""
 
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncIterator
+from time import monotonic
+from time import time as wall
 
-from . import _fork, _options
-from ._batch import Batch
-from ._clock import CLOCK, clock_ns
-from ._errors import ClosedError, DeadlineError, ForkedError, SnowbankError, WrongLoopError, join
-from ._ids import EMPTY, Buffer, FetchRequest, IdsOptions, fetch
-from ._info import Info
-from ._pool import Deadline, Pool
-from .client import batch_request, call_timeout
+from . import _shared
+from ._buffer import Buffer
+from ._call import Calls, Deadline
+from ._errors import ForkedError, WrongLoopError
+from ._options import check_count
+from .client import BaseClient
 
 
-class AsyncClient:
+class AsyncClient(BaseClient):
     """A client for asyncio. Any number of tasks of one event loop may share it.
 
-    The arguments are those of `Client`. It belongs to the loop and the process of its first call.
-    Close it with `aclose`, or use `async with`.
+    It belongs to the loop and the process of its first call.
     """
 
-    def __init__(
-        self,
-        addresses: str | Iterable[str] = "127.0.0.1:7660",
-        *,
-        token: str | bytes | None = None,
-        token_file: str | None = None,
-        ca_file: str | None = None,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-        server_name: str | None = None,
-        timeout: float = 5.0,
-        connect_timeout: float = 2.0,
-        answer_timeout: float = 1.0,
-        backoff: tuple[float, float] = (0.05, 5.0),
-        take_turns: bool = False,
-        prefer_first: bool = False,
-    ) -> None:
-        self._options = _options.make(
-            addresses,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            cert_file=cert_file,
-            key_file=key_file,
-            server_name=server_name,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            answer_timeout=answer_timeout,
-            backoff=backoff,
-            take_turns=take_turns,
-            prefer_first=prefer_first,
-        )
-        self._generation = _fork.generation
-        self._pool: Pool | None = None
-        self._is_closed = False
-        self._buffers: weakref.WeakSet[AsyncIds] = weakref.WeakSet()
-
     async def batch(
-        self,
-        count: int,
-        *,
-        source: int | str = 0,
-        max_wait: float | None = None,
-        partial: bool = False,
-        explicit: bool = False,
-        timeout: float | None = None,
-    ) -> Batch:
+        self, count: int, *, source: str | None = None, timeout: float | None = None
+    ) -> list[int]:
         """Fetches `count` IDs, as `Client.batch` does."""
-        request, allowed = batch_request(
-            self._options,
-            count,
-            source=source,
-            max_wait=max_wait,
-            partial=partial,
-            explicit=explicit,
-            timeout=timeout,
-        )
-        pool = self._get()
-        return await pool.batch(request, Deadline(pool.loop, allowed))
+        check_count(count)
+        name, by = self._source(source), self._deadline(timeout)
+        return await self._calls().batch(count, name, by)
 
-    def ids(
-        self,
-        *,
-        source: int | str = 0,
-        max_batch: int = 10_000,
-        max_age: float = 1.0,
-        timeout: float | None = None,
-    ) -> AsyncIds:
+    def ids(self, *, source: str | None = None, timeout: float | None = None) -> AsyncIds:
         """Makes a buffer that hands out IDs one at a time, as `Client.ids` does."""
-        allowed = self._options.timeout if timeout is None else timeout
-        return AsyncIds(self, IdsOptions.make(source, max_batch, max_age, allowed))
+        allowed = self._deadline(timeout).allowed
+        return AsyncIds(self, Buffer(self._shared, self._source(source), allowed))
 
-    async def info(self, *, timeout: float | None = None) -> Info:
-        """Asks the daemon in use for its version, limits and sources."""
-        pool = self._get()
-        return await pool.info(Deadline(pool.loop, call_timeout(self._options, timeout)))
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Raises an error unless a daemon answers."""
+        by = self._deadline(timeout)
+        await self._calls().ping(by)
 
-    def endpoint_errors(self) -> list[SnowbankError]:
-        """Returns the error of each endpoint that has failed since it last served."""
-        return [] if self._pool is None else self._pool.errors()
-
-    async def aclose(self) -> None:
-        """Closes the connections. Calls that wait, and later ones, raise `ClosedError`."""
-        self._is_closed = True
-        _drop(self._buffers)
-        if self._pool is not None and self._generation == _fork.generation:
-            self._check_loop(self._pool)
-            await self._pool.close()
+    async def aclose(self, timeout: float | None = None) -> None:
+        """Closes the connections, as `Client.close` does."""
+        by = Deadline(0.0) if timeout is None else self._deadline(timeout)
+        calls = self._shared.calls
+        if calls is not None:
+            self._check(calls)
+        self._shared.is_closed = True
+        if calls is not None:
+            await calls.drain(by)
+            calls.close()
+            # The sockets are closed in the loop's next turn.
+            await asyncio.sleep(0)
+        self._shared.void()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -119,87 +59,50 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def __repr__(self) -> str:
-        return f"<AsyncClient of {', '.join(a.text for a in self._options.addresses)}>"
+    def _calls(self) -> Calls:
+        shared = self._shared
+        shared.check(is_new=True)
+        if shared.calls is None:
+            shared.calls = Calls(shared, asyncio.get_running_loop())
+        self._check(shared.calls)
+        return shared.calls
 
-    def _get(self) -> Pool:
-        if self._is_closed:
-            raise ClosedError
-        if self._pool is None:
-            self._generation = _fork.generation
-            loop, buffers = asyncio.get_running_loop(), self._buffers
-            self._pool = Pool(self._options, loop, lambda: _drop(buffers))
-        elif self._generation != _fork.generation:
+    def _check(self, calls: Calls) -> None:
+        if calls.generation != _shared.generation:
             raise ForkedError
-        self._check_loop(self._pool)
-        return self._pool
-
-    def _check_loop(self, pool: Pool) -> None:
-        if asyncio.get_running_loop() is not pool.loop:
+        if calls.loop is not asyncio.get_running_loop():
             raise WrongLoopError
-
-    def _start(self, request: FetchRequest) -> Any:
-        pool = self._get()
-        task = pool.loop.create_task(fetch(pool, request))
-        # Nobody may ever ask for the error of a fetch ahead.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return task
-
-
-def _drop(buffers: Iterable[AsyncIds]) -> None:
-    for ids in list(buffers):
-        ids._slice = EMPTY
-        ids._buffer.drop()
 
 
 class AsyncIds:
     """A buffer that hands out IDs one at a time, as `Ids` does, to the tasks of one event loop."""
 
-    def __init__(self, client: AsyncClient, options: IdsOptions) -> None:
-        self._client = client
-        self._options = options
-        self._slice = EMPTY
-        self._buffer = Buffer(options, client._start)
-        client._buffers.add(self)
+    def __init__(self, client: AsyncClient, buffer: Buffer) -> None:
+        self._client, self._buffer, self._shared = client, buffer, client._shared
 
-    async def next(self) -> int:
-        """Returns the next ID: from the buffer, or with the next reply if it is empty."""
-        current = self._slice
-        if current.generation == _fork.generation and clock_ns(CLOCK) < current.good_until_ns:
-            try:
-                return current.pop()
-            except IndexError:
-                pass
-        return await self._restock()
+    async def next(self, *, timeout: float | None = None) -> int:
+        """Returns the next ID: from the buffer, or with the next reply if it is empty.
+
+        `timeout`: the seconds for this call, instead of the buffer's.
+        """
+        stock = self._buffer.stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            return await self._wait(timeout)
+        stock.used = now = monotonic()
+        # The token last: a signal handler may have forked since the ID was taken.
+        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            return taken
+        stock.skipped += 1
+        return await self._wait(timeout)
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
 
-    __anext__ = next
+    async def __anext__(self) -> int:
+        return await self.next()
 
-    async def _restock(self) -> int:
-        loop = self._client._get().loop
-        deadline = loop.time() + self._options.timeout
-        while True:
-            if self._client._is_closed:
-                raise ClosedError
-            # Another task may have restocked meanwhile.
-            current = self._slice
-            is_good = clock_ns(CLOCK) < current.good_until_ns
-            if not (is_good and current.ids):
-                cut = self._buffer.cut(len(current.ids))
-                current = self._slice = EMPTY if cut is None else cut
-            try:
-                return current.pop()
-            except IndexError:
-                pass
-            left = deadline - loop.time()
-            if left <= 0:
-                last = join(self._client.endpoint_errors())
-                raise DeadlineError(self._options.timeout, None, last)
-            pending = self._buffer.fetch
-            if pending is not None:
-                # A caller that is cancelled leaves the fetch to the others.
-                await asyncio.wait({pending}, timeout=left)
-                if self._buffer.failed(pending):
-                    raise self._buffer.error(pending)
+    async def _wait(self, timeout: float | None) -> int:
+        by = self._buffer.deadline(timeout)
+        return await self._buffer.next(self._client._calls(), by)

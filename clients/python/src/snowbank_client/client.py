@@ -1,270 +1,146 @@
-"""The client for threads."""
+"""The client for threads, and what it has in common with the one for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import (
-    Any,
-    Callable,
-    TypeVar,
-)
+from time import monotonic
+from time import time as wall
+from typing import Any, Callable, Generic, TypeVar
 
-from . import _fork, _options, _wire
-from ._batch import Batch
-from ._clock import CLOCK, clock_ns
-from ._errors import ClosedError, DeadlineError, SnowbankError, join
-from ._ids import EMPTY, Buffer, FetchRequest, IdsOptions, check_count, check_source, fetch
-from ._info import Info
-from ._options import Options
-from ._pool import Deadline, Pool
+from . import _options, _shared
+from ._buffer import Buffer
+from ._call import Calls, Deadline
+from ._errors import ClosedError
+from ._options import Options, check_count, seconds, source_bytes
+from ._shared import Shared
+from ._stats import OnEvent, Stats
 
 T = TypeVar("T")
 
-#: What a call waits beyond its deadline for the client's own thread. It fails calls in time by
-#: itself, unless the interpreter is shutting down and runs it no more.
+#: What a call waits beyond its deadline for the client's thread. It fails calls in time by itself,
+#: unless the interpreter is shutting down and runs it no more.
 _GRACE_S = 1.0
 
-#: The threads of parents. Nothing may close them: their sockets are the parent's.
-_inherited: list[_Runner] = []
 
+class BaseClient:
+    """The options and figures of both clients.
 
-class _Runner:
-    """A thread with an event loop and the connections of one client, in one process."""
+    `endpoints` are `host:port`, `[IPv6]:port`, `tls:host:port` or `unix:PATH`: one or several. The
+    client begins with a random one, stays there while it serves, and goes on to the next when it
+    fails.
 
-    def __init__(self, options: Options, drop_buffers: Callable[[], None]) -> None:
-        self.generation = _fork.generation
-        self._loop = asyncio.SelectorEventLoop()
-        self._pool = Pool(options, self._loop, drop_buffers)
-        self._thread = threading.Thread(target=self._run, name="snowbank-client", daemon=True)
-        self._thread.start()
-
-    def submit(
-        self, work: Callable[[Pool], Coroutine[Any, Any, T]]
-    ) -> concurrent.futures.Future[T]:
-        """Runs work on the loop."""
-        coroutine = work(self._pool)
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
-            raise ClosedError from None
-
-    def errors(self) -> list[SnowbankError]:
-        """Returns the error of each endpoint that has failed since it last served."""
-        return self._pool.errors()
-
-    def stop(self, joins: bool) -> None:
-        """Closes the connections and ends the thread. Does nothing in a child of its process."""
-        if self.generation != _fork.generation:
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        except RuntimeError:
-            return
-        if joins and threading.current_thread() is not self._thread:
-            self._thread.join(_GRACE_S)
-
-    async def _end(self) -> None:
-        """Closes the connections, and waits until each call has its error."""
-        await self._pool.close()
-        calls = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*calls, return_exceptions=True)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._end())
-        finally:
-            self._loop.close()
-
-
-class _State:
-    """What a client's handles share. The finalizer of the client holds it, and not the client."""
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.is_closed = False
-        self._runner: _Runner | None = None
-        #: The buffers, which are emptied when the client is closed.
-        self._buffers: weakref.WeakSet[Ids] = weakref.WeakSet()
-        self._generation = _fork.generation
-        self._lock = threading.Lock()
-
-    def get(self) -> _Runner:
-        """Returns the thread of this process. The first call makes it, and the first in a child."""
-        self._renew()
-        with self._lock:
-            if self.is_closed:
-                raise ClosedError
-            if self._runner is None:
-                self._runner = _Runner(self.options, self._drop_buffers)
-            return self._runner
-
-    def add(self, ids: Ids) -> None:
-        """Records a buffer of the client."""
-        self._renew()
-        with self._lock:
-            self._buffers.add(ids)
-
-    def close(self) -> None:
-        """Ends the thread, and waits for its end."""
-        self._renew()
-        with self._lock:
-            self.is_closed = True
-            runner, self._runner = self._runner, None
-        self._drop_buffers()
-        if runner is not None:
-            runner.stop(joins=True)
-
-    def abandon(self) -> None:
-        """Ends the thread of a client that nobody can reach any more.
-
-        It runs wherever the garbage collector does, so it takes no lock and waits for nothing.
-        """
-        if self._runner is not None:
-            self._runner.stop(joins=False)
-
-    def _drop_buffers(self) -> None:
-        with self._lock:
-            buffers = list(self._buffers)
-        for ids in buffers:
-            ids._drop()
-
-    def _renew(self) -> None:
-        """Leaves the thread of a parent. The lock may be held by a thread that is not here."""
-        if self._generation == _fork.generation:
-            return
-        with _fork.lock:
-            if self._generation != _fork.generation:
-                if self._runner is not None:
-                    _inherited.append(self._runner)
-                self._runner = None
-                self._lock = threading.Lock()
-                self._generation = _fork.generation
-
-
-class Client:
-    """A client for threads. Any number of threads may share it, and it works in forked children.
-
-    `addresses` are `host:port`, `[IPv6]:port`, `tls:host:port` or `unix:PATH`: one or several. The
-    client uses the first one while it serves, and moves on to the next when it fails.
-
-    - `token` or `token_file`: what a daemon asks for. The file is read again for each connection.
-    - `ca_file`: the authorities to trust on `tls:` addresses, instead of the system's. `cert_file`
-      and `key_file`: the client's own certificate. `server_name`: the name that the daemon's
-      certificate has, if it is not the host of the address.
+    - `source`: the name of the source. None: the daemon's first one.
     - `timeout`: the seconds that a call has, over connecting and all tries.
-    - `connect_timeout`: the seconds that one endpoint has to connect and greet.
-    - `answer_timeout`: the seconds after which a connected daemon counts as stalled.
-    - `backoff`: how long a failed endpoint is left alone: a random time up to the first number,
-      which doubles with each failure up to the second.
-    - `take_turns`: calls use each endpoint in turn. IDs of successive calls no longer increase.
-    - `prefer_first`: the addresses are in order of preference, the nearest daemon first. The client
-      goes back to an earlier one that serves again. By default it stays where it is.
+    - `token` or `token_file`: what a daemon asks for. The file is read again for each connection.
+    - `ca_file`: the authorities to trust on `tls:` endpoints, instead of the system's. `cert_file`
+      and `key_file`: the client's own certificate. `server_name`: the name that the daemon's
+      certificate has, if it is not the host of the endpoint.
+    - `prefer_first`: the endpoints are in order of preference. The client begins with the first,
+      and goes back to an earlier one that serves again.
+    - `take_turns`: calls use the endpoints in turn, for pairs of ticket servers. IDs of successive
+      calls do not increase.
+    - `on_event`: a function that hears of connections, failures, refusals and collisions. It runs
+      where the client does, so it must not wait. The logger `snowbank_client` has them, too.
 
-    A client connects at its first call, and in a forked child again. Close it, or use `with`.
+    A client connects at its first call. Close it, or use `with`.
     """
 
     def __init__(
         self,
-        addresses: str | Iterable[str] = "127.0.0.1:7660",
+        endpoints: str | Iterable[str] = "127.0.0.1:7660",
         *,
+        source: str | None = None,
+        timeout: float = 5.0,
         token: str | bytes | None = None,
         token_file: str | None = None,
         ca_file: str | None = None,
         cert_file: str | None = None,
         key_file: str | None = None,
         server_name: str | None = None,
-        timeout: float = 5.0,
-        connect_timeout: float = 2.0,
-        answer_timeout: float = 1.0,
-        backoff: tuple[float, float] = (0.05, 5.0),
-        take_turns: bool = False,
         prefer_first: bool = False,
+        take_turns: bool = False,
+        on_event: OnEvent | None = None,
     ) -> None:
-        options = _options.make(
-            addresses,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            cert_file=cert_file,
-            key_file=key_file,
-            server_name=server_name,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            answer_timeout=answer_timeout,
-            backoff=backoff,
-            take_turns=take_turns,
-            prefer_first=prefer_first,
+        files = (ca_file, cert_file, key_file, server_name)
+        turns = (prefer_first, take_turns, on_event)
+        parsed = _options.endpoints(endpoints)
+        options = Options(parsed, source, timeout, token, token_file, *files, *turns)
+        self._shared = Shared(options)
+        weakref.finalize(self, _abandon, self._shared)
+
+    def stats(self) -> Stats:
+        """Returns what the client did in this process, at once."""
+        return self._shared.stats()
+
+    def _source(self, source: str | None) -> bytes:
+        return source_bytes(self._shared.options.source if source is None else source)
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(
+            self._shared.options.timeout if timeout is None else seconds("timeout", timeout)
         )
-        self._state = _State(options)
-        weakref.finalize(self, self._state.abandon)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self._shared.options.endpoints))
+        return f"<{type(self).__name__} of {names}>"
+
+
+def _abandon(shared: Shared) -> None:
+    """Frees the sockets of a client that nobody can reach any more. It runs where garbage goes."""
+    calls = shared.calls
+    if calls is not None and calls.generation == _shared.generation:
+        try:
+            calls.loop.call_soon_threadsafe(calls.abandon)
+        except RuntimeError:
+            calls.release()
+
+
+class Client(BaseClient):
+    """A client for threads. Any number of threads may share it, and it works in forked children."""
 
     def batch(
-        self,
-        count: int,
-        *,
-        source: int | str = 0,
-        max_wait: float | None = None,
-        partial: bool = False,
-        explicit: bool = False,
-        timeout: float | None = None,
-    ) -> Batch:
+        self, count: int, *, source: str | None = None, timeout: float | None = None
+    ) -> list[int]:
         """Fetches `count` IDs in one round trip: increasing, and no other client has them.
 
-        - `source`: the name of the source, or its index. 0 is the default source.
-        - `max_wait`: the seconds that the daemon may wait for IDs that its layout does not allow
-          yet. 0: it answers at once. None: the daemon's own default, 1 s.
-        - `partial`: accepts fewer IDs, at least one, if that wait ends first.
-        - `explicit`: the daemon sends every ID instead of runs, for tests. The batch is the same.
-        - `timeout`: the seconds for this call, instead of the client's.
+        `source` and `timeout` stand for those of the client.
         """
-        request, allowed = batch_request(
-            self._state.options,
-            count,
-            source=source,
-            max_wait=max_wait,
-            partial=partial,
-            explicit=explicit,
-            timeout=timeout,
-        )
-        return self._call(allowed, lambda pool: pool.batch(request, Deadline(pool.loop, allowed)))
+        check_count(count)
+        name, by = self._source(source), self._deadline(timeout)
+        return self._run(lambda calls: calls.batch(count, name, by), by)
 
-    def ids(
-        self,
-        *,
-        source: int | str = 0,
-        max_batch: int = 10_000,
-        max_age: float = 1.0,
-        timeout: float | None = None,
-    ) -> Ids:
+    def ids(self, *, source: str | None = None, timeout: float | None = None) -> Ids:
         """Makes a buffer that hands out IDs one at a time. Make one, and share it.
 
-        - `source`: the name of the source, or its index.
-        - `max_batch`: the most IDs of one fetch. Fetches start small and follow the demand.
-        - `max_age`: the seconds that an ID may stay in the buffer. Time in sleep counts.
-        - `timeout`: the seconds that `next()` has with an empty buffer, instead of the client's.
+        `source` and `timeout` stand for those of the client.
         """
-        allowed = self._state.options.timeout if timeout is None else timeout
-        return Ids(self, IdsOptions.make(source, max_batch, max_age, allowed))
+        allowed = self._deadline(timeout).allowed
+        return Ids(self, Buffer(self._shared, self._source(source), allowed))
 
-    def info(self, *, timeout: float | None = None) -> Info:
-        """Asks the daemon in use for its version, limits and sources."""
-        allowed = call_timeout(self._state.options, timeout)
-        return self._call(allowed, lambda pool: pool.info(Deadline(pool.loop, allowed)))
+    def ping(self, *, timeout: float | None = None) -> None:
+        """Raises an error unless a daemon answers."""
+        by = self._deadline(timeout)
+        self._run(lambda calls: calls.ping(by), by)
 
-    def endpoint_errors(self) -> list[SnowbankError]:
-        """Returns the error of each endpoint that has failed since it last served."""
-        return self._state.get().errors()
+    def close(self, timeout: float | None = None) -> None:
+        """Closes the connections. Later calls raise `ClosedError`.
 
-    def close(self) -> None:
-        """Closes the connections. Calls that wait, and later ones, raise `ClosedError`."""
-        self._state.close()
+        With a `timeout`, calls in flight have so many seconds to end. Without one, they raise
+        `ClosedError` at once.
+        """
+        by = Deadline(0.0) if timeout is None else self._deadline(timeout)
+        with self._shared.lock:
+            self._shared.is_closed = True
+            calls, self._shared.calls = self._shared.calls, None
+        if calls is not None and calls.generation == _shared.generation:
+            _Result(lambda calls: calls.drain(by)).run(calls, by.left)
+            calls.loop.call_soon_threadsafe(calls.loop.stop)
+            if calls.thread is not None and calls.thread is not threading.current_thread():
+                calls.thread.join(_GRACE_S)
+        self._shared.void()
 
     def __enter__(self) -> Client:
         return self
@@ -272,137 +148,157 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<Client of {', '.join(a.text for a in self._state.options.addresses)}>"
+    def _calls(self) -> Calls:
+        """Returns the connections of this process. The first call makes their thread."""
+        shared = self._shared
+        with shared.lock:
+            shared.check(is_new=True)
+            calls = shared.calls
+            if calls is None or calls.generation != _shared.generation:
+                loop = asyncio.SelectorEventLoop()
+                calls = Calls(shared, loop)
+                calls.abandon = loop.stop
+                calls.thread = threading.Thread(
+                    target=_serve, args=(calls,), name="snowbank-client", daemon=True
+                )
+                calls.thread.start()
+                shared.calls = calls
+            return calls
 
-    def _call(self, allowed: float, work: Callable[[Pool], Coroutine[Any, Any, T]]) -> T:
-        future = self._state.get().submit(work)
-        return wait(future, allowed)
-
-    def _start(self, request: FetchRequest) -> Any:
-        return self._state.get().submit(lambda pool: fetch(pool, request))
+    def _run(self, work: Callable[[Calls], Coroutine[Any, Any, T]], by: Deadline) -> T:
+        """Runs work on the client's thread, and waits for its end."""
+        while True:
+            calls = self._calls()
+            result = _Result(work)
+            is_done = result.run(calls, by.left)
+            error = result.error
+            value: T = result.value
+            # Its end runs weak references' callbacks, in which a handler may run.
+            del result
+            # In a child that a signal handler forked meanwhile, this was the parent's call. Nothing
+            # is called between this look and the return, so no handler runs there.
+            if calls.generation == _shared.generation:
+                if not is_done:
+                    raise calls.passed(by)
+                if error is not None:
+                    raise error
+                return value
 
 
 class Ids:
     """A buffer that hands out IDs one at a time. It is refilled before it is empty.
 
     - Any number of threads may share it. Each sees increasing IDs while they come from one daemon.
-    - No ID is handed out later than `max_age` after it came.
+    - No ID is handed out later than the daemon allows after its reply, 1 s by default.
     - A forked child begins with an empty buffer, so parent and child never have the same ID.
     """
 
-    def __init__(self, client: Client, options: IdsOptions) -> None:
-        self._client = client
-        self._options = options
-        self._generation = _fork.generation
-        self._slice = EMPTY
-        self._lock = threading.Lock()
-        self._buffer = Buffer(options, client._start)
-        client._state.add(self)
+    def __init__(self, client: Client, buffer: Buffer) -> None:
+        self._client, self._buffer, self._shared = client, buffer, client._shared
 
-    def next(self) -> int:
-        """Returns the next ID: from the buffer, or with the next reply if it is empty."""
-        current = self._slice
-        if current.generation == _fork.generation and clock_ns(CLOCK) < current.good_until_ns:
-            try:
-                return current.pop()
-            except IndexError:
-                pass
-        return self._restock()
+    def next(self, *, timeout: float | None = None) -> int:
+        """Returns the next ID: from the buffer, or with the next reply if it is empty.
+
+        `timeout`: the seconds for this call, instead of the buffer's.
+        """
+        stock = self._buffer.stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            return self._wait(timeout)
+        stock.used = now = monotonic()
+        # The token last: a signal handler may have forked since the ID was taken.
+        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            return taken
+        stock.skipped += 1
+        return self._wait(timeout)
 
     def __iter__(self) -> Iterator[int]:
         return self
 
-    __next__ = next
+    def __next__(self) -> int:
+        return self.next()
 
-    def _restock(self) -> int:
-        if self._generation != _fork.generation:
-            self._renew()
-        deadline_ns = clock_ns(CLOCK) + int(self._options.timeout * 1e9)
-        while True:
-            with self._lock:
-                if self._client._state.is_closed:
-                    raise ClosedError
-                # Another thread may have restocked meanwhile.
-                current = self._slice
-                is_good = clock_ns(CLOCK) < current.good_until_ns
-                if not (is_good and current.ids):
-                    cut = self._buffer.cut(len(current.ids))
-                    current = self._slice = EMPTY if cut is None else cut
-                pending = self._buffer.fetch
-            try:
-                return current.pop()
-            except IndexError:
-                pass
-            left = (deadline_ns - clock_ns(CLOCK)) / 1e9
-            if left <= 0:
-                last = join(self._client.endpoint_errors())
-                raise DeadlineError(self._options.timeout, None, last)
-            if pending is not None:
-                concurrent.futures.wait([pending], left)
-                if self._buffer.failed(pending):
-                    with self._lock:
-                        raise self._buffer.error(pending)
-
-    def _drop(self) -> None:
-        if self._generation == _fork.generation:
-            with self._lock:
-                self._slice = EMPTY
-                self._buffer.drop()
-
-    def _renew(self) -> None:
-        """Makes the buffer of a parent new. Its lock may be held by a thread of the parent."""
-        with _fork.lock:
-            if self._generation != _fork.generation:
-                self._lock = threading.Lock()
-                self._buffer = Buffer(self._options, self._client._start)
-                self._slice = EMPTY
-                self._generation = _fork.generation
+    def _wait(self, timeout: float | None) -> int:
+        by = self._buffer.deadline(timeout)
+        return self._client._run(lambda calls: self._buffer.next(calls, by), by)
 
 
-def call_timeout(options: Options, timeout: float | None) -> float:
-    """Returns the time of a call."""
-    return options.timeout if timeout is None else _options.seconds("timeout", timeout)
+class _Result(Generic[T]):
+    """The end of work on the client's thread.
 
+    It is a latch of one bare lock: no fork can leave it half done.
+    """
 
-def batch_request(
-    options: Options,
-    count: int,
-    *,
-    source: int | str,
-    max_wait: float | None,
-    partial: bool,
-    explicit: bool,
-    timeout: float | None,
-) -> tuple[_wire.Next, float]:
-    """Checks what a caller asks for. Returns the request and the time of the call."""
-    allowed = call_timeout(options, timeout)
-    wait_ms = _wire.DEFAULT_WAIT
-    if max_wait is not None:
-        if isinstance(max_wait, bool) or not isinstance(max_wait, (int, float)):
-            raise TypeError(f"max_wait is {max_wait!r}; a number of seconds is needed")
-        if not max_wait >= 0:
-            raise ValueError(f"max_wait is {max_wait} s; 0 or more is needed")
-        longest_s = (_wire.DEFAULT_WAIT - 1) / 1000
-        wait_ms = -int(-min(max_wait, allowed, longest_s) * 1000 // 1)
-    request = _wire.Next(
-        check_count("count", count), check_source(source), wait_ms, bool(explicit), bool(partial)
-    )
-    return request, allowed
+    value: Any = None
+    error: BaseException | None = None
 
+    def __init__(self, work: Callable[[Calls], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._latch = threading.Lock()
+        self._latch.acquire()
 
-def wait(future: concurrent.futures.Future[T], allowed: float) -> T:
-    """Waits for a call that ends by itself within `allowed`."""
-    try:
-        return future.result(allowed + _GRACE_S)
-    except concurrent.futures.TimeoutError as error:
-        if isinstance(error, SnowbankError):
+    def run(self, calls: Calls, allowed: float) -> bool:
+        """Runs the work, and waits for its end. Returns false after that time."""
+        calls.pending.add(self)
+        try:
+            # A fork after this look wakes what is pending.
+            if calls.generation == _shared.generation:
+                calls.loop.call_soon_threadsafe(self._start, calls)
+                return self._latch.acquire(timeout=min(allowed + _GRACE_S, threading.TIMEOUT_MAX))
+            return False
+        except RuntimeError:
+            raise ClosedError from None
+        except BaseException:
+            # A KeyboardInterrupt while it waited.
+            if self._task is not None:
+                calls.loop.call_soon_threadsafe(self._task.cancel)
             raise
-        future.cancel()
-        raise DeadlineError(allowed, None, None) from None
-    except concurrent.futures.CancelledError:
-        raise ClosedError from None
-    except BaseException:
-        # A KeyboardInterrupt while it waited.
-        future.cancel()
-        raise
+        finally:
+            calls.pending.discard(self)
+
+    def wake(self) -> None:
+        """Ends the wait. Only the first end counts."""
+        if self._latch.locked():
+            self._latch.release()
+
+    def close(self) -> None:
+        """Ends work that the thread does not do any more."""
+        self.error = ClosedError()
+        self.wake()
+
+    def _start(self, calls: Calls) -> None:
+        self._task = calls.loop.create_task(self._work(calls))
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.error = ClosedError()
+        elif task.exception() is not None:
+            self.error = task.exception()
+        else:
+            self.value = task.result()
+        self._task = None
+        self.wake()
+
+
+def _serve(calls: Calls) -> None:
+    """Runs the event loop of a client, in its thread."""
+    loop = calls.loop
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_end(calls))
+    finally:
+        loop.close()
+        for result in list(calls.pending):
+            result.close()
+
+
+async def _end(calls: Calls) -> None:
+    """Closes the connections, and waits until each call has its error."""
+    calls.close()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)

@@ -1,0 +1,3 @@
+/** The same for `import`. */
+
+export * from "./index.js";

@@ -1,0 +1,103 @@
+"""Rounds over all endpoints: do two daemons hand out the same IDs? Is an earlier one back?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from ._errors import CollisionError, EndpointError, SnowbankError
+from ._rest import Endpoint
+from ._stats import Collision, CollisionOver
+from ._wire import Info, Welcome
+
+if TYPE_CHECKING:
+    from ._call import Calls
+
+#: The most of a daemon's INFO that an error shows.
+_SHOWN_BYTES = 1_000
+
+#: Two endpoints whose daemons share a claim, by the instances of the daemons and the claim.
+Pairs = dict[tuple[frozenset[int], int], tuple[Endpoint, Endpoint]]
+
+
+async def keep_greeting(calls: Calls) -> None:
+    """Makes rounds until it is cancelled."""
+    shared, times = calls.shared, calls.shared.options.times
+    await asyncio.sleep(random.random() * times.first_round)
+    before: Pairs = {}
+    while True:
+        found, first = await _greet_all(calls)
+        collision = shared.collision
+        if collision is not None and collision.key not in found:
+            shared.collision = None
+            shared.report(CollisionOver(collision.endpoints))
+        again = [key for key in found if key in before]
+        if shared.collision is None and again:
+            await _collide(calls, again[0], found[again[0]])
+        if shared.options.prefer_first and first is not None:
+            await _move_back(calls, first)
+        before = found
+        await asyncio.sleep(times.next_look if found else times.round)
+
+
+async def _greet_all(calls: Calls) -> tuple[Pairs, int | None]:
+    """Returns the pairs that share a claim, and the first endpoint that greets."""
+    everyone = calls.endpoints.all
+    welcomes = await asyncio.gather(*(_greet(one) for one in everyone))
+    greeted = [(index, one) for index, one in enumerate(welcomes) if one is not None]
+    found = {
+        (frozenset((one.instance, other.instance)), claim): (everyone[first], everyone[second])
+        for (first, one), (second, other) in combinations(greeted, 2)
+        if one.instance != other.instance
+        for claim in one.claims & other.claims
+    }
+    return found, greeted[0][0] if greeted else None
+
+
+async def _greet(endpoint: Endpoint) -> Welcome | None:
+    """Greets as for any connection, and closes it."""
+    try:
+        row = await endpoint.dial()
+    except SnowbankError:
+        return None
+    row.end(EndpointError(endpoint.name, "the greeting is over"))
+    return row.welcome
+
+
+async def _collide(
+    calls: Calls, key: tuple[frozenset[int], int], pair: tuple[Endpoint, Endpoint]
+) -> None:
+    """Lets calls fail, and buffers forget their IDs. The daemons' own words come later."""
+    names = (pair[0].name, pair[1].name)
+    calls.shared.collision = CollisionError(names, key)
+    calls.shared.void()
+    calls.shared.report(Collision(names, key[1]))
+    said = await asyncio.gather(*map(_info, pair))
+    calls.shared.collision = CollisionError(names, key, said)
+
+
+async def _info(endpoint: Endpoint) -> str:
+    """Returns what a daemon says of itself."""
+    try:
+        row = await endpoint.dial()
+        info = await row.send(Info())
+    except SnowbankError as error:
+        return f"nothing ({error})"
+    row.end(EndpointError(endpoint.name, "the greeting is over"))
+    return " ".join(info.json[:_SHOWN_BYTES].decode("utf-8", "replace").split())
+
+
+async def _move_back(calls: Calls, index: int) -> None:
+    """Connects to an earlier endpoint, and then leaves a later one for it."""
+    endpoints = calls.endpoints
+    if index < endpoints.index:
+        with contextlib.suppress(SnowbankError):
+            if endpoints.all[index].connection is None:
+                await calls.dial(endpoints.all[index])
+            left, endpoints.index = endpoints.all[endpoints.index], min(index, endpoints.index)
+            if left.connection is not None and left is not endpoints.all[index]:
+                row, left.connection = left.connection, None
+                row.finish()

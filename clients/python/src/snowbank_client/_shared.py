@@ -1,0 +1,103 @@
+"""What a client, its buffers and its connections share, and what a fork makes new."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from ._errors import ClosedError, CollisionError
+from ._options import Options
+from ._stats import Event, Stats, report
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
+    from ._call import Calls
+
+#: The number of forks between the process that imported this module and this one.
+generation = 0
+
+_all: weakref.WeakSet[Shared] = weakref.WeakSet()
+
+#: Connections of parents. Nothing may close them.
+_inherited: list[Calls] = []
+
+
+class Counters:
+    """The figures of a client while they grow."""
+
+    calls = retries = refusals = failures = ids = dropped = 0
+    oldest_s = 0.0
+
+
+class Shared:
+    """Says whether buffered IDs may be handed out, keeps the figures, and has the connections."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.counters = Counters()
+        self.is_closed = False
+        self.collision: CollisionError | None = None
+        #: Buffered IDs that came under another token are void: of a parent process, or from before
+        #: a collision or a close.
+        self.token = object()
+        self.calls: Calls | None = None
+        self.lock = threading.RLock()
+        self.buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
+        _all.add(self)
+
+    def void(self) -> None:
+        """Lets buffers forget their IDs."""
+        self.token = object()
+
+    def check(self, is_new: bool = False) -> None:
+        """Raises why calls fail, or a new call does."""
+        if is_new and self.is_closed:
+            raise ClosedError
+        if self.collision is not None:
+            raise copy.copy(self.collision)
+
+    def report(self, event: Event) -> None:
+        """Logs an event, and hands it to the application."""
+        report(event, self.options.on_event)
+
+    def stats(self) -> Stats:
+        """Returns the figures of now, with those of the IDs that buffers still have."""
+        found = self.counters
+        stocks = [buffer.stock for buffer in self.buffers]
+        endpoints = self.calls.endpoints.all if self.calls is not None else []
+        return Stats(
+            calls=found.calls,
+            retries=found.retries,
+            refusals=found.refusals,
+            failures=found.failures,
+            ids=found.ids + sum(stock.handed_out for stock in stocks),
+            dropped=found.dropped,
+            oldest_ms=1000 * max([found.oldest_s, *(stock.oldest_s for stock in stocks)]),
+            endpoint=next((one.name for one in endpoints if one.connection is not None), None),
+        )
+
+    def after_fork(self) -> None:
+        """Begins anew in a child. A lock may be held by a thread that is not here."""
+        self.void()
+        self.lock = threading.RLock()
+        self.collision, self.counters = None, Counters()
+        for buffer in list(self.buffers):
+            buffer.reset()
+        if self.calls is not None:
+            _inherited.append(self.calls)
+            for result in list(self.calls.pending):
+                result.wake()
+
+
+def _in_child() -> None:
+    global generation  # noqa: PLW0603
+    generation += 1
+    for shared in list(_all):
+        shared.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
