@@ -6,6 +6,7 @@
 //! - `recent`: what clients experienced in the last minute: refusals, latency, connections.
 //! - `counts`: the counters, a row each. `metrics`: a row for each other metric, and the status as
 //!   OpenMetrics text. `process`: the CPU time, memory and open files of the process.
+//! - `accept`: the media types that a client accepts, also for the HTTP front end.
 //! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
 //!   thread, so it does not delay the shards.
 //! - `same_site`: detects requests that come from web pages of other sites. The HTTP front end uses
@@ -15,6 +16,7 @@
 //! This module knows nothing of sources and shards: `server/health/status.rs` fills the struct.
 //! Only `http` knows the server, and asks its `Health` for the status.
 
+mod accept;
 mod counts;
 mod fetch;
 mod finding;
@@ -28,6 +30,7 @@ mod same_site;
 mod status;
 mod words;
 
+pub(crate) use accept::Accept;
 pub(crate) use counts::{
     AccessCounters, IdentityCounters, ProtocolCounters, SourceCounters, TrafficCounters,
 };
@@ -36,7 +39,7 @@ pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
 pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
 pub(crate) use recent::Recent;
-pub(crate) use same_site::{SiteHeaders, is_local_name};
+pub(crate) use same_site::{MISDIRECTED, SiteHeaders, is_local_name};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
     IdentityStatus, KindStatus, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus,

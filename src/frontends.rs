@@ -124,8 +124,8 @@ pub struct Conditions<'f> {
     pub session: &'f mut Session,
     /// True if requests for IDs are refused because the daemon stops.
     pub draining: bool,
-    /// True if the daemon stops. If nothing follows a message, its reply is then the connection's
-    /// last.
+    /// True if the daemon stops, or has announced that it will. If nothing follows a message, its reply
+    /// is then the connection's last.
     pub is_stopping: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
@@ -173,6 +173,12 @@ pub trait Greets {
 pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
+
+    /// Returns the last number of a ticket source: the one below the next. `None` once the source hands
+    /// out nothing more, and for other sources.
+    fn last_number(&self, _source: usize) -> Option<u64> {
+        None
+    }
 
     /// Adds to the gets of all protocols, if anything keeps them.
     fn add_gets(&self, _gets: Gets) {}
@@ -245,7 +251,7 @@ pub trait FrontEnd: Default {
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Tells the front end that its listener has a loopback address and no TLS.
+    /// Tells the front end that its connection ends at a loopback address, and has no TLS.
     fn at_loopback(self) -> Self {
         self
     }
@@ -265,6 +271,10 @@ pub trait FrontEnd: Default {
     fn has_kept_requests(&self) -> bool {
         false
     }
+
+    /// Tells the front end that the daemon stops, and that nothing follows the request that waits for
+    /// its IDs, so that its reply can say that the connection closes.
+    fn end_with_next_reply(&mut self) {}
 
     /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is
     /// one byte of a small request in Snowbank's own protocol. The cost never falls.

@@ -20,10 +20,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::accept::Accept;
 use super::finding::Finding;
 use super::metrics;
 use super::process::Process;
-use super::same_site::{SiteHeaders, is_local_name};
+use super::same_site::{MISDIRECTED, SiteHeaders, is_local_name};
 use super::status::Status;
 use crate::server::Health;
 
@@ -39,9 +40,11 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which the shards and the keeper must answer the heartbeat for `/healthz`. Even
 /// on a busy machine, a turn takes far less time.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request. hyper allows no lower limit. Browsers send one or two KiB.
-pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
-pub(crate) const HEADERS_MAX: usize = 64;
+/// The largest head of a request. Browsers send the cookies of all of a machine's ports, which may
+/// have 16 KiB.
+pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The most headers of a request. Behind two proxies, a browser's request has some 40.
+pub(crate) const HEADERS_MAX: usize = 100;
 
 /// The page loads nothing from other sites, and cannot be embedded in another page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -65,7 +68,10 @@ impl Site {
     {
         let service = service_fn(async |request: Request<Incoming>| {
             answers.store(true, Ordering::Relaxed);
-            let answer = self.answer(&request, is_loopback).await;
+            let mut answer = self.answer(&request, is_loopback).await;
+            if self.0.is_draining() {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             answers.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         });
@@ -91,25 +97,31 @@ impl Site {
         let headers = request.headers();
         let mut site = SiteHeaders::default();
         headers.iter().for_each(|(name, value)| site.read(name.as_str(), value.as_bytes()));
-        if let Err(text) = site.check_host(request.version() < Version::HTTP_11) {
+        // The host of an absolute target replaces the header.
+        if let Some(authority) = request.uri().authority() {
+            site.host = Some(authority.as_str().as_bytes());
+        }
+        if let Err(text) = site.check(request.version() < Version::HTTP_11) {
             return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
         }
         if is_loopback && !site.host.is_none_or(is_local_name) {
-            let text =
-                "this address is for this machine only: use localhost or the IP address as the host name\n";
-            return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
+            return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, format!("{MISDIRECTED}\n"));
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut response = respond(
-                StatusCode::METHOD_NOT_ALLOWED,
-                TEXT,
-                "this listener is read-only, allowed: GET and HEAD\n",
-            );
+            let mut response = if *method == Method::OPTIONS {
+                respond(StatusCode::OK, TEXT, "")
+            } else {
+                respond(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    TEXT,
+                    "this listener is read-only, allowed: GET and HEAD\n",
+                )
+            };
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
         match path {
-            "/metrics" => self.metrics(headers.get(header::ACCEPT)),
+            "/metrics" => self.metrics(wants_openmetrics(headers.get_all(header::ACCEPT))),
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
             "/status" => respond_json(StatusCode::OK, &self.0.status()),
@@ -125,14 +137,13 @@ impl Site {
         }
     }
 
-    fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+    fn metrics(&self, is_openmetrics: bool) -> Response<Full<Bytes>> {
         let text = metrics::openmetrics(&self.0.status(), &Process::read());
-        let content_type = if wants_openmetrics(accept) {
-            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        if is_openmetrics {
+            respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
         } else {
-            TEXT
-        };
-        respond(StatusCode::OK, content_type, text)
+            respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics::classic(&text))
+        }
     }
 
     async fn health(&self) -> Response<Full<Bytes>> {
@@ -180,13 +191,17 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics get the Content-Type of OpenMetrics. They get that of plain text if
-/// the client accepts plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
-/// which shows plain text, but downloads other types as a file.
-fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
-    let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
-    let names_text = ["text/plain", "text/html"].iter().any(|text| accept.contains(text));
-    accept.contains("application/openmetrics-text") || !names_text
+/// Returns whether the metrics are OpenMetrics: if the client names that type, and prefers it to plain
+/// text. Every other client gets the older text, which all can read and browsers show.
+fn wants_openmetrics<'h>(accept: impl IntoIterator<Item = &'h HeaderValue>) -> bool {
+    let mut openmetrics = Accept::new("application/openmetrics-text");
+    let mut text = Accept::new("text/plain");
+    for header in accept {
+        openmetrics.read(header.as_bytes());
+        text.read(header.as_bytes());
+    }
+    let openmetrics = openmetrics.preference();
+    openmetrics.is_named() && openmetrics.is_at_least(text.preference())
 }
 
 #[cfg(test)]
@@ -194,21 +209,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_that_accept_only_text_get_plain_text() {
-        let wants = |accept: &'static str| wants_openmetrics(Some(&HeaderValue::from_static(accept)));
-        assert!(wants_openmetrics(None));
+    fn openmetrics_is_for_clients_that_ask_for_it() {
+        let wants = |accept: &'static str| wants_openmetrics([&HeaderValue::from_static(accept)]);
+        assert!(!wants_openmetrics([]));
         for accept in [
-            "*/*",
-            "",
             "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2",
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
+             application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
+             text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
             "Application/OpenMetrics-Text",
+            "text/plain, application/openmetrics-text",
         ] {
             assert!(wants(accept), "{accept}");
         }
         for accept in [
+            "",
+            "*/*",
+            "application/*",
             "text/plain",
+            "text/plain;version=0.0.4",
             "text/plain;version=0.0.4;q=0.5, */*;q=0.2",
             "text/html,application/xhtml+xml,*/*;q=0.8",
+            "application/openmetrics-text;q=0, */*",
+            "application/openmetrics-text;q=0.1, text/plain;q=0.2",
+            "text/plain;note=\"application/openmetrics-text\"",
+            "x-application/openmetrics-text",
         ] {
             assert!(!wants(accept), "{accept}");
         }

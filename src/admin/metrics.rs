@@ -113,6 +113,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_connections_max", "`max_connections`, or what open files allow", Daemon(|of| whole(of.connections.max))),
     row("snowbank_connections_accepted_total", "connections accepted", Daemon(|of| whole(of.connections.accepted))),
     row("snowbank_connections_refused_total", "connections refused because all were in use (with `too_busy`, or over TLS without a message)", Daemon(|of| whole(of.connections.refused))),
+    row("snowbank_connections_closed_total", "connections that the daemon closed by itself, by reason", Families(&["reason"], closed)),
     row("snowbank_connections_unauthorized", "connections open now that owe a token or shake hands over TLS", Daemon(|of| whole(of.connections.unauthorized))),
     row("snowbank_connections_evicted_total", "connections that newcomers evicted before they had authorized themselves", Daemon(|of| whole(of.connections.evicted))),
     row("snowbank_unauthorized_addresses", "addresses whose clients did not authorize themselves in the last minute, 256 at most", Daemon(|of| whole(of.connections.unauthorized_addresses))),
@@ -171,6 +172,10 @@ fn named<'a>(values: impl Iterator<Item = (&'a String, Option<Value>)>) -> Vec<S
 
 fn errors(status: &Status) -> Vec<Sample> {
     status.errors.iter().map(|(code, &count)| labelled(code, count)).collect()
+}
+
+fn closed(status: &Status) -> Vec<Sample> {
+    status.closed.iter().map(|(reason, &count)| labelled(reason, count)).collect()
 }
 
 fn incr_connections(status: &Status) -> Vec<Sample> {
@@ -266,6 +271,30 @@ pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     let mut out = String::new();
     // Encoding fails only if a write to the string fails, which cannot happen.
     let _ = text::encode(&mut out, &registry);
+    out
+}
+
+/// Turns OpenMetrics text into Prometheus' older text (version 0.0.4), which knows no units, and in
+/// which a counter has the same name in every line.
+pub(crate) fn classic(openmetrics: &str) -> String {
+    let mut out = String::with_capacity(openmetrics.len());
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if let Some(found) = line.strip_prefix("# HELP ") {
+            // The type, which decides the name, comes in the next line.
+            help = found.split_once(' ').map(|(_, help)| help);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|kind| kind.split_once(' '))
+        {
+            let end = if kind == "counter" { "_total" } else { "" };
+            if let Some(help) = help.take() {
+                out += &format!("# HELP {name}{end} {help}\n");
+            }
+            out += &format!("# TYPE {name}{end} {kind}\n");
+        } else if !line.starts_with("# ") {
+            out += line;
+            out.push('\n');
+        }
+    }
     out
 }
 

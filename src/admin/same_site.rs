@@ -1,55 +1,75 @@
 //! Detects requests that a web page of another site makes a browser send. Such a page cannot read
 //! the answers, but each of its requests to the HTTP front end draws IDs.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The answer to a request that reaches a loopback address under another name.
+pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use localhost or the IP address as the host name; \
+     a proxy can connect to a Unix socket instead, or send such a name (nginx: proxy_set_header Host localhost)";
 
 /// The headers of a request that show where it comes from and where it goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SiteHeaders<'h> {
-    /// The last Host header.
+    /// The name by which the client calls the daemon: the host of an absolute target, else the Host
+    /// header.
     pub(crate) host: Option<&'h [u8]>,
     hosts: usize,
     origin: Option<&'h [u8]>,
+    origins: usize,
     /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this site.
     fetch_site: Option<&'h [u8]>,
+    fetch_sites: usize,
 }
 
 impl<'h> SiteHeaders<'h> {
     /// Keeps the header if it is one of those in this struct.
     pub(crate) fn read(&mut self, name: &str, value: &'h [u8]) {
-        if name.eq_ignore_ascii_case("host") {
-            self.host = Some(value);
-            self.hosts += 1;
+        let (kept, count) = if name.eq_ignore_ascii_case("host") {
+            (&mut self.host, &mut self.hosts)
         } else if name.eq_ignore_ascii_case("origin") {
-            self.origin = self.origin.or(Some(value));
+            (&mut self.origin, &mut self.origins)
         } else if name.eq_ignore_ascii_case("sec-fetch-site") {
-            self.fetch_site = self.fetch_site.or(Some(value));
-        }
+            (&mut self.fetch_site, &mut self.fetch_sites)
+        } else {
+            return;
+        };
+        *kept = Some(value);
+        *count += 1;
     }
 
-    /// Checks that the request has exactly one Host header. Only a request of HTTP/1.0 may have
-    /// none.
+    /// Checks that the request has exactly one Host header, and no other of these headers twice.
+    /// Only a request of HTTP/1.0 may have no Host header. The name must follow the grammar.
     ///
     /// # Errors
-    /// The header is missing, or there are several. The error is the reason to refuse the request
-    /// with 400 (RFC 9112, section 3.2).
-    pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
-        let count = self.hosts;
-        if count == 1 || (count == 0 && is_http_1_0) {
-            return Ok(());
+    /// The reason to refuse the request with 400 (RFC 9112, section 3.2).
+    pub(crate) fn check(&self, is_http_1_0: bool) -> Result<(), String> {
+        for (name, count) in
+            [("Host", self.hosts), ("Origin", self.origins), ("Sec-Fetch-Site", self.fetch_sites)]
+        {
+            if count > 1 {
+                return Err(format!("found {count} {name} headers, allowed: 1"));
+            }
         }
-        Err(format!("found {count} Host headers, allowed: 1"))
+        match self.host {
+            _ if self.hosts == 0 && !is_http_1_0 => Err(String::from("found 0 Host headers, allowed: 1")),
+            Some(host) if Name::parse(host).is_none() => Err(format!(
+                "found the host {:?}, allowed: a name or an IP address, perhaps with a port",
+                host.escape_ascii().to_string()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the header that shows that a page of another site sent the request, if there is one.
     ///
-    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without `Sec-Fetch-Site`,
-    /// `Origin` is compared with the Host header. This is less reliable, because a proxy may have
-    /// replaced the Host header. The value `same-site` counts as another site, because all ports of
-    /// localhost are the same site.
+    /// A `Sec-Fetch-Site` of another site decides, and `same-origin`, too. Else `Origin` is compared
+    /// with the host. This is less reliable, because a proxy may have replaced the Host header. The
+    /// value `same-site` counts as another site, because all ports of localhost are the same site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
-        if let Some(site) = self.fetch_site {
-            return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));
+        match self.fetch_site {
+            Some(b"same-origin") => return None,
+            Some(b"none") | None => {}
+            Some(site) => return Some(("sec-fetch-site", site)),
         }
         let origin = self.origin?;
         let page = origin.windows(3).position(|part| part == b"://").map(|at| &origin[at + 3..]);
@@ -58,20 +78,57 @@ impl<'h> SiteHeaders<'h> {
     }
 }
 
+/// The name in a Host header, without its port.
+enum Name<'h> {
+    Address,
+    /// A DNS name, which may be empty.
+    Domain(&'h str),
+}
+
+impl<'h> Name<'h> {
+    /// Parses a Host header, or returns `None` if it does not follow the grammar (RFC 3986, section
+    /// 3.2, without a user).
+    fn parse(host: &'h [u8]) -> Option<Self> {
+        let host = std::str::from_utf8(host).ok()?;
+        let (name, rest) = match host.strip_prefix('[') {
+            Some(inner) => {
+                let (address, rest) = inner.split_once(']')?;
+                (address.parse::<Ipv6Addr>().ok().map(|_| Name::Address)?, rest)
+            }
+            None => {
+                let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+                if !name.bytes().all(is_name) {
+                    return None;
+                }
+                let is_address = name.parse::<Ipv4Addr>().is_ok();
+                (if is_address { Name::Address } else { Name::Domain(name) }, rest)
+            }
+        };
+        let is_port = match rest.strip_prefix(':') {
+            Some(port) => {
+                port.is_empty()
+                    || port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+            }
+            None => rest.is_empty(),
+        };
+        is_port.then_some(name)
+    }
+}
+
 /// Returns true if a Host header has an IP address or a `localhost` name.
 ///
 /// If a request to a loopback address has any other name, a web page may have pointed its own DNS
 /// name at this machine, so that its script can read the answers (DNS rebinding).
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else {
-        return false;
-    };
-    let name = match host.strip_prefix('[') {
-        Some(ipv6) => ipv6.split(']').next().unwrap_or(ipv6),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
+    match Name::parse(host) {
+        None => false,
+        Some(Name::Address) => true,
+        Some(Name::Domain(name)) => {
+            let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -97,7 +154,54 @@ mod tests {
             (true, none, true),
             (true, two, false),
         ] {
-            assert_eq!(headers(lines).check_host(is_http_1_0).is_ok(), is_allowed, "{is_http_1_0} {lines:?}");
+            assert_eq!(headers(lines).check(is_http_1_0).is_ok(), is_allowed, "{is_http_1_0} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn no_header_that_shows_the_site_may_come_twice() {
+        for name in ["host", "origin", "sec-fetch-site"] {
+            let mut headers = headers(&[("host", "ids"), (name, "ids")]);
+            headers.read(name, b"ids");
+            assert!(headers.check(false).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_host_follows_the_grammar() {
+        let is_valid = |host: &str| headers(&[("host", host)]).check(false).is_ok();
+        for host in [
+            "ids",
+            "ids:80",
+            "ids:",
+            "",
+            "a_b.example.",
+            "10.0.0.1:65535",
+            "[::1]",
+            "[2001:db8::1]:7663",
+            "%41",
+        ] {
+            assert!(is_valid(host), "{host}");
+        }
+        for host in [
+            "[::1].evil.com",
+            "[8.8.8.8",
+            "[8.8.8.8]",
+            "localhost:evil.com",
+            "localhost:1@evil.com",
+            "a b",
+            "::1",
+            "[::1",
+            "[::1]80",
+            "a:65536",
+            "a:-1",
+            "a/b",
+            "a:1:2",
+            "a?b",
+            "\u{e9}",
+        ] {
+            assert!(!is_valid(host), "{host}");
+            assert!(!is_local_name(host.as_bytes()), "{host}");
         }
     }
 
@@ -107,6 +211,10 @@ mod tests {
             (vec![], false),
             (vec![("sec-fetch-site", "none")], false),
             (vec![("sec-fetch-site", "same-origin"), ("origin", "https://outside.example")], false),
+            (vec![("sec-fetch-site", "none"), ("origin", "https://outside.example")], true),
+            (vec![("sec-fetch-site", "none"), ("origin", "http://localhost:7663")], false),
+            (vec![("sec-fetch-site", "same-origin, cross-site")], true),
+            (vec![("sec-fetch-site", "")], true),
             (vec![("sec-fetch-site", "cross-site")], true),
             (vec![("sec-fetch-site", "same-site")], true),
             (vec![("origin", "http://localhost:7663")], false),

@@ -53,6 +53,8 @@ pub(crate) struct Status {
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors with each code. Every code has an entry.
     pub(crate) errors: BTreeMap<String, u64>,
+    /// The number of connections that the daemon closed by itself, by reason.
+    pub(crate) closed: BTreeMap<String, u64>,
     /// Requests that need no IDs and were answered without an error.
     pub(crate) other_requests: u64,
     #[serde(flatten)]

@@ -32,7 +32,7 @@ Instants of one tick share its IDs; if it has too few, the next IDs are of the t
 
 Exit codes:
   0  an ID for each instant is printed
-  1  an instant is refused, the worker ID or the state is in use, or Ctrl-C: the IDs printed so far are good
+  1  an instant is refused, something is in use, or Ctrl-C: what is printed is good
   2  wrong use";
 
 /// The most lines whose IDs are made durable together. A kill loses at most the instants of so many

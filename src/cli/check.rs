@@ -113,13 +113,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     for line in settings.summary().into_iter().chain(picked) {
         writeln!(out, "{line}")?;
     }
-    match place {
+    match &place {
         Ok(place) => writeln!(out, "{place}")?,
         Err(error) => writeln!(out, "warning: {error}")?,
     }
     let warnings = settings.warnings(now).into_iter().chain(settings.doubts(now)).chain(secrets.warnings);
     let warnings = warnings.chain(unread.map(|error| error.to_string()));
-    let unreadable = service_user::warnings(path, &settings);
+    let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
+    let unwritable = service_user::unwritable(path, &settings, state);
+    let unreadable = service_user::warnings(path, &settings).into_iter().chain(unwritable);
     for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
         writeln!(out, "warning: {warning}")?;
     }

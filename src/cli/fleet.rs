@@ -211,8 +211,7 @@ impl PreparedFleet<'_> {
 
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
-    let horizon = fleet.settings.fleet.horizon;
-    let max_ahead = fleet.settings.max_ahead();
+    let limits = fleet.settings.fleet_limits();
     let (mut operator, sources) = fleet.operator();
     let layouts = layouts(sources);
     if layouts.is_empty() {
@@ -228,7 +227,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         }
         None => arguments.new.then_some(Begins::New),
     };
-    let preparing = Preparing { begins, is_growing: arguments.add, horizon, max_ahead, now };
+    let preparing = Preparing { begins, is_growing: arguments.add, limits, now };
     let prepared = operator.init(&layouts, preparing, new_identity)?;
     let Prepared { is_new, replaced, is_floor_changed, .. } = prepared;
     let shown = PreparedFleet {

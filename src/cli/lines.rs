@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::Batch;
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_id::layout::{ChosenField, Layout};
 use snowbank_wire::info::{Info, Source};
@@ -93,10 +92,10 @@ impl<'a, W: Write> Lines<'a, W> {
         Ok(Lines { codec, chosen, is_decimal, json: options.json, out })
     }
 
-    pub(super) fn write(&mut self, batch: &Batch) -> Outcome {
+    pub(super) fn write(&mut self, batch: &[u64]) -> Outcome {
         let mut text = String::new();
         for id in batch {
-            let id = self.chosen.iter().try_fold(id, |id, field| field.set(id)).map_err(Failure::no)?;
+            let id = self.chosen.iter().try_fold(*id, |id, field| field.set(id)).map_err(Failure::no)?;
             text.clear();
             self.codec.write(id, &mut text).map_err(Failure::no)?;
             if self.json {

@@ -9,12 +9,8 @@ use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome};
 use crate::config::{self, FileRef};
 use crate::server::StartError;
-use snowbank_client::{Client, ClientOptions, Endpoint, Error};
-use snowbank_wire::ErrorCode;
-
-/// The longest time for which a daemon collects the IDs of a batch. After this time, it sends the
-/// IDs that it has.
-const GATHERING: Duration = Duration::from_secs(1);
+use snowbank_client::{Address, Client, ClientOptions, Error};
+use snowbank_wire::{ErrorCode, Info};
 
 /// Options of `snowbank next`.
 #[derive(Debug, clap::Args)]
@@ -39,8 +35,8 @@ pub(super) struct Arguments {
 pub(super) struct Daemon {
     /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH. Several, with
     /// commas: the next one is asked if one fails.
-    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_delimiter = ',', value_parser = Endpoint::parse_remote)]
-    pub(super) address: Vec<Endpoint>,
+    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_delimiter = ',', value_parser = Address::parse_remote)]
+    pub(super) address: Vec<Address>,
 
     /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline
     /// at its end does not count.
@@ -58,13 +54,9 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Returns a client of these daemons. The client fails at once if it can reach none of the
     /// daemons.
-    pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
-        let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
-        // With several addresses the client's shorter timeouts apply, so that time is left for the
-        // other daemons if one hangs.
-        if addresses.len() == 1 {
-            options = options.connect_timeout(self.timeout).answer_timeout(self.timeout);
-        }
+    pub(super) fn client(&self, addresses: &[Address]) -> Result<Client, Failure> {
+        let options = ClientOptions::to(addresses.iter().cloned());
+        let mut options = options.prefer_first(true).timeout(self.timeout).fail_fast(true);
         if let Some(file) = &self.token_file {
             options = options.token(read_token(&locate(file)?)?);
         }
@@ -105,8 +97,8 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Turns an error of the client into a failure, and adds advice where there is some.
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
-        Error::Unreachable { endpoint, reason }
-            if !endpoint.starts_with("tls:") || reason.starts_with("Connection refused") =>
+        Error::Unreachable { endpoints }
+            if endpoints.iter().any(|reason| reason.contains("cannot connect")) =>
         {
             "; is `snowbank serve` running there?"
         }
@@ -126,38 +118,34 @@ pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
+/// Fetches a daemon's description of itself.
+pub(super) async fn describe(client: &Client) -> Result<Info, Failure> {
+    let json = client.info().await.map_err(explain)?;
+    Info::from_json(json.as_bytes()).map_err(Failure::no)
+}
+
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let mut out = BufWriter::new(out);
     converse(async {
-        let client = arguments.daemon.client(&arguments.daemon.address)?;
+        let mut client = arguments.daemon.client(&arguments.daemon.address)?;
         let source = arguments.source.as_deref();
-        let mut info = None;
-        if arguments.lines.need_info() {
-            info = Some(client.info().await.map_err(explain)?);
+        if let Some(name) = source {
+            client = client.source(name).map_err(Failure::usage)?;
         }
+        let info = if arguments.lines.need_info() { Some(describe(&client).await?) } else { None };
         let mut lines = Lines::new(&arguments.lines, source, info.as_ref(), &mut out)?;
-        fetch(&client, arguments, source, &mut lines).await?;
+        fetch(&client, arguments, &mut lines).await?;
         Ok(out.flush()?)
     })
 }
 
 /// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. If a source
 /// is too slow to fill a batch in time, the daemon sends a part of the batch.
-async fn fetch(
-    client: &Client,
-    arguments: &Arguments,
-    source: Option<&str>,
-    lines: &mut Lines<'_, impl Write>,
-) -> Outcome {
-    let max_count = if arguments.count == 1 { 1 } else { client.info().await.map_err(explain)?.max_count };
+async fn fetch(client: &Client, arguments: &Arguments, lines: &mut Lines<'_, impl Write>) -> Outcome {
     let mut left = arguments.count;
     while left > 0 {
-        let count = u32::try_from(left).unwrap_or(u32::MAX).min(max_count).max(1);
-        let mut call = client.batch(count).max_wait(GATHERING).partial();
-        if let Some(name) = source {
-            call = call.source(name);
-        }
-        let batch = match call.await {
+        let count = u32::try_from(left).unwrap_or(u32::MAX);
+        let batch = match client.batch_up_to(count).await {
             Ok(batch) => batch,
             Err(error) if left < arguments.count => {
                 lines.flush()?;

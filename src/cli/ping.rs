@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::layout::write_json;
-use super::next::{Daemon, converse, explain};
-use snowbank_client::{Client, Endpoint};
+use super::next::{Daemon, converse, describe, explain};
+use snowbank_client::{Address, Client};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -48,8 +48,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-async fn ping(client: &Client, address: &Endpoint, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let info = client.info().await.map_err(explain)?;
+async fn ping(client: &Client, address: &Address, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let info = describe(client).await?;
     for number in 0..arguments.count {
         if number > 0 {
             tokio::time::sleep(INTERVAL).await;

@@ -1,10 +1,11 @@
-//! Finds the files of a configuration that the packaged service's user cannot read. Root, who
-//! usually writes and checks them, can read every file and would not notice.
+//! Finds what the packaged service cannot do with a configuration: files that its user cannot read,
+//! and directories that its unit does not let it write. Root, who usually writes and checks a
+//! configuration, can do both and would not notice.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::config::{FileRef, Settings};
+use crate::config::{Address, FileRef, Settings};
 
 /// The user and the group of the packaged service.
 const USER: &str = "snowbank";
@@ -26,8 +27,38 @@ pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
             files.push((key, path.clone()));
         }
     }
-    unreadable_by(USER, &files)
-        .map_or_else(Vec::new, |unreadable| unreadable.iter().map(|(key, path)| warning(key, path)).collect())
+    let unreadable = unreadable_by(USER, &files).unwrap_or_default();
+    unreadable.iter().map(|(key, path)| warning(key, path)).collect()
+}
+
+/// The directory of the packaged services' configurations.
+const CONFIG_DIR: &str = "/etc/snowbank";
+/// The directories that the packaged units let the daemon write.
+const WRITABLE: &[&str] = &["/var/lib/snowbank", "/run/snowbank", "/run/lock/snowbank"];
+
+/// Returns a warning for each directory of a packaged service's configuration that its unit does not
+/// let it write (`ProtectSystem=strict`). An operator may have allowed it in the unit.
+pub(super) fn unwritable(config: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
+    if config.parent() != Some(Path::new(CONFIG_DIR)) {
+        return Vec::new();
+    }
+    let sockets =
+        settings.client_addresses().chain(&settings.admin.listen).filter_map(|address| match address {
+            Address::Unix(path) => path.parent(),
+            Address::Tcp { .. } | Address::Tls { .. } => None,
+        });
+    let places = state.into_iter().map(|path| ("state_dir", path));
+    let places =
+        places.chain([("lock_dir", &*settings.lock_dir)]).chain(sockets.map(|path| ("listen", path)));
+    let closed = places.filter(|(_, path)| !WRITABLE.iter().any(|open| path.starts_with(open)));
+    let lines = closed.map(|(key, path)| {
+        let path = path.display();
+        format!(
+            "{key}: the packaged unit does not let the daemon write {path}: allow it by ReadWritePaths={path} (systemctl edit \
+             the unit), and give it to the user {USER}"
+        )
+    });
+    lines.collect()
 }
 
 fn warning(key: &str, path: &Path) -> String {

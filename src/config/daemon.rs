@@ -16,6 +16,7 @@ use super::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Sec
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
+use crate::fleet::FleetLimits;
 use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
 use snowbank_wire::address::Address;
@@ -336,6 +337,14 @@ impl Settings {
     /// Returns how far an ID of any source can be ahead of the wall clock: the `max_ahead` of INFO.
     pub fn max_ahead(&self) -> Duration {
         self.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default()
+    }
+
+    /// Returns the limits that the fleet must have: the horizon, and the longest `max_ahead` of the
+    /// sources with worker IDs.
+    pub fn fleet_limits(&self) -> FleetLimits {
+        let sources = self.sources.iter().filter(|source| source.own_layout().is_some());
+        let max_ahead = sources.map(|source| source.max_ahead).max();
+        FleetLimits::new(self.fleet.horizon, max_ahead.unwrap_or_default())
     }
 }
 

@@ -59,10 +59,9 @@ settings! {
         /// Daemons with one fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h,
-        /// and at least six times max_ahead. The horizon of `snowbank fleet init` decides for good
-        /// how often daemons poll: in a fleet prepared with 5m, a horizon below 12s is refused.
-        /// After this time at most, another daemon may take the worker ID of a killed daemon. The
+        /// The longest time that a daemon serves while the coordinator is out of reach, 14s to 24h,
+        /// and at least six times max_ahead. It is the fleet's: `snowbank fleet init` stores it
+        /// together with max_ahead, and a daemon that is configured otherwise is refused. After this time at most, another daemon may take the worker ID of a killed daemon. The
         /// daemon raises its ceiling there when half of this time is used up, so at least half is
         /// left when an outage begins.
         ///

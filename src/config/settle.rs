@@ -15,9 +15,9 @@ use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_so
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
-use crate::fleet::CoordinatorKind;
 use crate::fleet::rules::HORIZON_MAX;
-use snowbank_id::layout::UnixMicros;
+use crate::fleet::{CoordinatorKind, NUMBERS_MAX};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_wire::address::Address;
 
 /// Completes and checks the settings that were read.
@@ -48,6 +48,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_open_overlaps(&sound, settings.fleet.coordinator.is_some(), &mut findings);
     check_exposure(&settings, &given, &mut findings);
     check_horizon(&settings, &mut findings);
+    check_count(&settings, &mut findings);
     settings.origins = findings.origins;
     Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
@@ -210,6 +211,25 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     // layout is at fault.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
     findings.mistake_of_source(index, key, text);
+}
+
+/// Checks that one message to the coordinator can read the keys of all worker IDs.
+fn check_count(settings: &Settings, findings: &mut Findings) {
+    if !settings.fleet.is_used() {
+        return;
+    }
+    let mut count = 0;
+    for (index, source) in settings.sources.iter().enumerate() {
+        count += source.own_workers().map_or_else(|| source.picks(), WorkerSet::len);
+        if count > NUMBERS_MAX {
+            let key = if source.is_assigned() { "worker_id_from" } else { "worker_ids" };
+            let text = format!(
+                "found {count} worker IDs in a fleet, allowed: at most {NUMBERS_MAX} for all sources of a daemon, so that one \
+                 message reads their keys; give the others to another daemon"
+            );
+            return findings.mistake_of_source(index, key, text);
+        }
+    }
 }
 
 /// Checks that a ticket source has a state. Without a state, each start would begin at the first

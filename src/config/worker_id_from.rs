@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::fleet::SWAPS_MAX;
+use crate::fleet::NUMBERS_MAX;
 
 /// The origin of a source's worker IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl FromStr for WorkerIdFrom {
             },
             Some(("coordinator", count)) => match count.parse() {
                 // One request to the coordinator cannot take more worker IDs.
-                Ok(count @ 1..=SWAPS_MAX) => Ok(WorkerIdFrom::Coordinator(count)),
+                Ok(count @ 1..=NUMBERS_MAX) => Ok(WorkerIdFrom::Coordinator(count)),
                 _ => Err(()),
             },
             Some(("ipv4", of)) => parse_ipv4_of(of).map(WorkerIdFrom::Ipv4).ok_or(()),

@@ -5,6 +5,14 @@ use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_id::layout::Layout;
 
+/// What a counter's increment means for a source.
+pub(super) enum Increment {
+    /// Draw this many IDs. The last one is the counter's new value.
+    Draw(u64),
+    /// Draw nothing, and tell the last number of a ticket source.
+    Read,
+}
+
 /// The facts about the daemon that front ends send to clients and check requests against. A reload
 /// replaces them.
 #[derive(Debug)]
@@ -63,22 +71,23 @@ impl Facts {
         named.or(self.any_key)
     }
 
-    /// Returns how many numbers an increment by `by` claims. Every source can be incremented by 1,
-    /// which draws an ID. A ticket source with increment 1 can be incremented by more: the last of
-    /// that many consecutive numbers is what a counter would have reached.
+    /// Returns what a counter's increment by `by` means for a source. Every source can be incremented
+    /// by 1, which draws an ID. The last of several consecutive numbers is what a counter would have
+    /// reached.
     ///
     /// # Errors
     /// The source cannot be incremented by this number. The error is the reason.
-    pub fn increment_count(&self, source: usize, by: u64) -> Result<u64, String> {
-        let name = &self.sources[source];
-        let most = u64::from(self.max_count);
+    pub(super) fn increment(&self, source: usize, by: i64) -> Result<Increment, String> {
+        let most = i64::from(self.max_count);
         match by {
-            1 => Ok(1),
-            _ if !self.is_consecutive(source) => Err(format!(
-                "source {name} can only be incremented by 1, because its IDs are not consecutive"
-            )),
-            _ if (1..=most).contains(&by) => Ok(by),
-            _ => Err(format!("found increment {by}, allowed for source {name}: 1 to {most}")),
+            1 => Ok(Increment::Draw(1)),
+            0 if self.layout(source).is_none() => Ok(Increment::Read),
+            _ if !self.is_consecutive(source) => {
+                let name = &self.sources[source];
+                Err(format!("of source {name} can only add 1, because its IDs are not consecutive"))
+            }
+            2.. if by <= most => Ok(Increment::Draw(by.unsigned_abs())),
+            _ => Err(format!("found count {by}, allowed 0 to {most}")),
         }
     }
 }

@@ -104,13 +104,15 @@ pub struct Form {
 pub struct Http {
     /// The number of requests so far.
     requests: usize,
-    /// True if the listener has a loopback address and no TLS: see [`is_local_name`].
+    /// True if the connection ends at a loopback address, and has no TLS: see [`is_local_name`].
     is_loopback: bool,
     /// The form of the body that lists the IDs of the last request. `None` once the body is
     /// complete.
     listing: Option<Box<Listing>>,
     /// True once a response has said that the connection closes.
     is_over: bool,
+    /// True if the next reply is the last.
+    ends: bool,
     gets: Gets,
 }
 
@@ -141,6 +143,13 @@ impl Http {
             None => answer(head, conditions).unwrap_or_else(Answer::Done),
         };
         match answer {
+            // A reply to HEAD has no body, so IDs would be lost.
+            Answer::Ids(_, listing) if head.method == "HEAD" => {
+                let reply = Reply::with_body(listing.content_type(), String::new());
+                reply.encode(out, Body::InPieces, form);
+                self.is_over = !form.keeps_connection;
+                Step::Answered { consumed: size, error: None }
+            }
             Answer::Ids(ask, listing) if !conditions.draining => {
                 self.listing = Some(listing);
                 self.gets.commands += 1;
@@ -162,10 +171,9 @@ impl Http {
     }
 
     /// Returns the refusal of a request that this client may not make. If tokens are required,
-    /// every request needs a token, except a request for the OpenAPI description.
+    /// every request needs a token, except those of load balancers and for the OpenAPI description.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
-        if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
-        {
+        if let Err(text) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
             return Some(Reply::refusal(ErrorCode::Malformed, 400, &text, None));
         }
         if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
@@ -176,7 +184,7 @@ impl Http {
         }
         let denial = show_token(head.token, conditions)?;
         // A wrong token is refused on every path.
-        if head.path == route::OPENAPI_PATH && head.token.is_none() {
+        if head.token.is_none() && route::is_open(head) {
             return None;
         }
         conditions.rejection = Some(denial.clone());
@@ -190,14 +198,16 @@ impl Http {
         } else {
             Body::Whole(reply.body.as_bytes())
         };
-        let keeps_connection = form.keeps_connection && !reply.closes();
+        let keeps_connection = form.keeps_connection && !reply.closes() && !self.ends;
         reply.encode(out, body, Form { keeps_connection, ..form });
         self.is_over = !keeps_connection;
     }
 
     /// Refuses bytes that are no request, and closes the connection.
     fn reject(out: &mut Vec<u8>, status: u16, conditions: &mut Conditions<'_>, reason: String) -> Step<Form> {
-        response::encode_status(out, status, conditions.wall);
+        let refusal = Reply::refusal(ErrorCode::Malformed, status, &reason, None);
+        let form = Form { takes_chunks: true, keeps_connection: false, date: Some(conditions.wall) };
+        refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
         conditions.rejection = Some(reason);
         Step::Close { error: Some(ErrorCode::Malformed) }
     }
@@ -246,8 +256,10 @@ impl FrontEnd for Http {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::Head(head, size) => self.request(&head, size, conditions, out),
             Parsed::TooLong => {
-                let reason =
-                    format!("a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers");
+                let reason = format!(
+                    "found a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers, allowed: less; send \
+                     fewer cookies"
+                );
                 Http::reject(out, 431, conditions, reason)
             }
             Parsed::Bad => Http::reject(out, 400, conditions, foreign::describe(bytes, Protocol::Http)),
@@ -256,6 +268,10 @@ impl FrontEnd for Http {
 
     fn has_kept_requests(&self) -> bool {
         self.is_over
+    }
+
+    fn end_with_next_reply(&mut self) {
+        self.ends = true;
     }
 
     fn extra_cost_bytes(&self) -> usize {
@@ -277,7 +293,7 @@ impl FrontEnd for Http {
         let mut body = Vec::new();
         listing.write(ids.ids(rng), !ids.more, &mut body);
         let is_whole = ids.reply_count.is_some() && !ids.more;
-        let keeps_connection = form.keeps_connection && (is_whole || form.takes_chunks);
+        let keeps_connection = form.keeps_connection && !self.ends && (is_whole || form.takes_chunks);
         if ids.reply_count.is_some() {
             let body = if is_whole { Body::Whole(&body) } else { Body::InPieces };
             let reply = Reply::with_body(listing.content_type(), String::new());

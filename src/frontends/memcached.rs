@@ -17,6 +17,7 @@ mod text;
 
 use self::keys::Keys;
 use self::skip::Skip;
+use super::facts::Increment;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, TokenExemption};
 use crate::config::Protocol;
@@ -113,23 +114,31 @@ impl Memcached {
         self.next_ids(consumed, facts)
     }
 
-    /// Returns the step that draws for an increment of this key by `delta`.
+    /// Takes an increment of this key by `delta`.
     ///
     /// # Errors
-    /// The source does not count in steps of `delta`.
+    /// The source cannot be incremented by `delta`. The error is the reason.
     fn increment(
         &mut self,
-        key: &[u8],
-        delta: u64,
+        (key, delta): (&[u8], u64),
         form: Form,
         consumed: usize,
-        facts: &Facts,
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
     ) -> Result<Step<Form>, String> {
-        let source = source_of(key, facts);
-        let count = facts.increment_count(source, delta)?;
-        self.keys.set(key);
-        self.form = form;
-        Ok(Step::Ids { consumed, ask: Ask::new(source, count), form })
+        let source = source_of(key, conditions.facts);
+        let by = i64::try_from(delta).unwrap_or(i64::MAX);
+        match conditions.facts.increment(source, by)? {
+            Increment::Draw(count) => {
+                self.keys.set(key);
+                self.form = form;
+                Ok(Step::Ids { consumed, ask: Ask::new(source, count), form })
+            }
+            Increment::Read => {
+                number(out, form, conditions.counts.last_number(source).unwrap_or_default());
+                Ok(Step::Answered { consumed, error: None })
+            }
+        }
     }
 
     /// Returns the step that draws IDs for the next keys, as far as they draw from the same source.
@@ -146,6 +155,14 @@ impl Memcached {
 /// the source of `any_key` or, if that is not set, the first source.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     facts.source_of_key(key).unwrap_or_default()
+}
+
+/// Encodes the number that an increment has reached.
+fn number(out: &mut Vec<u8>, form: Form, number: u64) {
+    match form {
+        Form::BinaryIncr(echo) => binary::number(out, echo, number),
+        _ => text::number(out, number),
+    }
 }
 
 impl FrontEnd for Memcached {
@@ -203,9 +220,8 @@ impl FrontEnd for Memcached {
             }
             Form::Meta | Form::MetaIncr => ids.ids(rng).for_each(|id| meta::value(out, &mut self.keys, id)),
             // An increment by several claims consecutive numbers, so the last is the counter's value.
-            Form::Incr => ids.ids(rng).last().into_iter().for_each(|number| text::number(out, number)),
-            Form::BinaryIncr(echo) => {
-                ids.ids(rng).last().into_iter().for_each(|number| binary::number(out, echo, number));
+            Form::Incr | Form::BinaryIncr(_) => {
+                ids.ids(rng).last().into_iter().for_each(|id| number(out, form, id))
             }
         }
         if form.is_increment() {

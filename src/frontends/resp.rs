@@ -42,8 +42,7 @@ pub(super) const ABOUT: About = About {
 /// The form of IDs in replies to INCR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Replies {
-    /// Bulk strings for clients that announce themselves as a library for JavaScript, integers for
-    /// all others.
+    /// RESP integers for clients that are known to read all 64 bits, bulk strings for all others.
     Auto,
     /// RESP integers, as Redis' own.
     Integer,
@@ -62,10 +61,10 @@ settings! {
         /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT
         /// always replies with strings.
         ///
-        /// JavaScript reads integers above 2^53 inexactly, so that two IDs become one. With "auto",
-        /// clients that announce themselves as ioredis or node-redis get strings, and all others
-        /// integers. ioredis before 5.8 and node-redis before 4.6.11 do not announce themselves:
-        /// choose "string" for them.
+        /// JavaScript and Lua read integers above 2^53 inexactly, so that two IDs become one. With
+        /// "auto", clients get integers if they announce a library that is known to read all 64
+        /// bits, or send inline commands. All others get strings. If a client without a name can
+        /// read only integers, choose "integer", unless others read them inexactly.
         replies: Replies = r#""auto""# in Table("resp"), Reload, |value| value.variant();
     }
 }
@@ -100,6 +99,8 @@ pub struct Resp {
     name: Option<Box<[u8]>>,
     /// The client's library, which decides the form of INCR's replies.
     announced: Announced,
+    /// True once the client's token was refused.
+    is_denied: bool,
     /// The requests since MULTI.
     transaction: Option<Box<Transaction>>,
     /// The requests of an EXEC, until all of them are answered.
@@ -138,29 +139,19 @@ impl FrontEnd for Resp {
         if self.executing.is_some() {
             return self.execute(conditions, out);
         }
+        if parse::is_inline(bytes) {
+            return self.inline(bytes, conditions, out);
+        }
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
-            Err(Miss::Incomplete) => Step::Incomplete,
-            Err(Miss::NoText) => {
-                let first = &bytes[..parse::FOREIGN_BYTES];
-                reject(conditions, out, foreign::describe(first, Protocol::Resp))
-            }
-            Err(Miss::NoBulkString(found)) => {
-                let found = char::from(found).escape_default();
-                reject(conditions, out, format!("Protocol error: expected '$', got '{found}'"))
-            }
-            Err(Miss::Fault(reason)) => reject(conditions, out, format!("Protocol error: {reason}")),
-            Ok(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
-                reject(conditions, out, foreign::describe(&bytes[..size], Protocol::Resp))
-            }
             Ok(consumed) => {
-                self.last_size = consumed as u32;
-                let reply = match self.transaction {
-                    None => self.answer(&arguments, conditions, out),
-                    Some(_) => self.queue(&arguments, &bytes[..consumed], conditions, out),
-                };
-                step_of(reply, consumed)
+                let step = self.request(&arguments, &bytes[..consumed], consumed, conditions, out);
+                if self.is_denied {
+                    self.answer_denied(&bytes[consumed..], conditions, out);
+                }
+                step
             }
+            Err(miss) => Resp::missed(miss, bytes, conditions, out),
         }
     }
 
@@ -257,6 +248,61 @@ fn reject(conditions: &mut Conditions<'_>, out: &mut Vec<u8>, reason: String) ->
 }
 
 impl Resp {
+    /// Takes the inline command at the start of `bytes`.
+    #[cold]
+    fn inline(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        let (consumed, array) = match parse::inline(bytes) {
+            Ok(parsed) => parsed,
+            Err(miss) => return Resp::missed(miss, bytes, conditions, out),
+        };
+        if commands::is_foreign(&bytes[..consumed]) {
+            return reject(conditions, out, foreign::describe(&bytes[..consumed], Protocol::Resp));
+        }
+        self.announced.set_inline();
+        let mut arguments = Arguments::NONE;
+        match parse::array(&array, &mut arguments) {
+            Ok(_) => {
+                let step = self.request(&arguments, &array, consumed, conditions, out);
+                if self.is_denied {
+                    self.answer_denied(&bytes[consumed..], conditions, out);
+                }
+                step
+            }
+            Err(_) => unreachable!("an array of words is a request"),
+        }
+    }
+
+    /// Takes a request, which the client sent in `consumed` bytes.
+    #[inline]
+    fn request(
+        &mut self,
+        arguments: &Arguments<'_>,
+        array: &[u8],
+        consumed: usize,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        self.last_size = consumed as u32;
+        let reply = match self.transaction {
+            None => self.answer(arguments, conditions, out),
+            Some(_) => self.queue(arguments, array, conditions, out),
+        };
+        step_of(reply, consumed)
+    }
+
+    /// Returns the step if no whole request is at the start of `bytes`.
+    fn missed(miss: Miss, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        let reason = match miss {
+            Miss::Incomplete => return Step::Incomplete,
+            Miss::NoText => foreign::describe(&bytes[..parse::FOREIGN_BYTES], Protocol::Resp),
+            Miss::NoBulkString(found) => {
+                format!("Protocol error: expected '$', got '{}'", char::from(found).escape_default())
+            }
+            Miss::Fault(reason) => format!("Protocol error: {reason}"),
+        };
+        reject(conditions, out, reason)
+    }
+
     /// Returns the form of IDs in replies to INCR on this connection.
     #[inline]
     fn id_form(&mut self, conditions: &Conditions<'_>) -> IdForm {

@@ -28,6 +28,7 @@ def draw(client):
             pipeline.incr(source)
         show(source, pipeline.execute())
         show(source, client.execute_command("SNOWBANK.NEXT", source, 1000))
+        show(source, [client.incr(f"{source}:{number}") for number in range(10)])
     assert client.info()["snowbank_worker_ids_fast"] == 1
     assert client.info()["snowbank_instance"]
 

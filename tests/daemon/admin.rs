@@ -132,7 +132,7 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
         ("/status", "application/json"),
         ("/history", "application/json"),
         ("/config", "text/plain; charset=utf-8"),
-        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
     ] {
         let answer = ask(&admin, "GET", path, "");
         assert_eq!((answer.code, answer.header("content-type")), (200, Some(content_type)), "{path}");
@@ -145,6 +145,8 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
         assert_eq!(head.header("content-type"), Some(content_type));
         let post = ask(&admin, "POST", path, "Content-Length: 0\r\n");
         assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD")), "{path}");
+        let options = ask(&admin, "OPTIONS", path, "");
+        assert_eq!((options.code, options.header("allow")), (200, Some("GET, HEAD")), "{path}");
     }
     let page = ask(&admin, "GET", "/", "").body;
     assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
@@ -156,11 +158,25 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
     // A web page cannot read the admin listener by DNS rebinding.
     for path in ["/", "/status"] {
         let answer = ask(&admin, "GET", path, "Host: rebound.example:9660\r\n");
-        assert!(answer.code == 421 && answer.body.contains("localhost"), "{answer:?}");
+        assert!(answer.code == 421 && answer.body.contains("nginx"), "{answer:?}");
     }
-    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain\r\n");
-    assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
-    assert!(text.body.contains("# TYPE snowbank_ids_issued counter"), "{}", text.body);
+    let absolute = |target: &str| ask(&admin, "GET", target, "").code;
+    assert_eq!(absolute("http://localhost/status"), 200);
+    assert_eq!(absolute("http://rebound.example/status"), 421);
+    assert_eq!(ask(&admin, "GET", "/status", "Host: [::1].evil.example\r\n").code, 400);
+    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain;version=0.0.4\r\n");
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.body.contains("# TYPE snowbank_ids_issued_total counter"), "{}", text.body);
+    assert!(!text.body.contains("# EOF") && !text.body.contains("# UNIT"), "{}", text.body);
+    let newer = ask(&admin, "GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
+    assert_eq!(
+        newer.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(newer.body.contains("# TYPE snowbank_ids_issued counter"), "{}", newer.body);
+    // A browser sends localhost's cookies to every port.
+    let cookies = format!("Cookie: a={}\r\n", "x".repeat(16 * 1024));
+    assert_eq!(ask(&admin, "GET", "/status", &cookies).code, 200);
 }
 
 #[test]

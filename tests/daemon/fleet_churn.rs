@@ -31,7 +31,7 @@ const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=20
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
 /// The horizon, after which the worker ID of a killed daemon is free. A daemon may be paused for
 /// longer than the horizon.
-const HORIZON: &str = "4s";
+const HORIZON: &str = "14s";
 /// The longest pause of a daemon, and the longest time for which it is cut off.
 const FAULT_MS_MAX: u64 = 8_000;
 
@@ -186,10 +186,10 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 /// The number of restores of one fleet.
 const RESTORES: usize = 5;
 /// The longest time for which a daemon waits for the floor: the horizon and some reserve.
-const UNTIL_FLOOR: Duration = Duration::from_secs(6);
+const UNTIL_FLOOR: Duration = Duration::from_secs(16);
 /// The least age of a backup when it is restored. It is more than half of the horizon, so the
 /// healthy daemon has raised its ceiling since the backup.
-const BACKUP_TIME: Duration = Duration::from_millis(2_500);
+const BACKUP_TIME: Duration = Duration::from_secs(8);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {

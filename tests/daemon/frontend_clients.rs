@@ -2,7 +2,8 @@
 //! after a restart and a kill -9. The Redis libraries also send pipelined requests. All IDs are
 //! distinct, and IDs of one connection increase.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -119,7 +120,7 @@ fn run_through_with_redis(clients: &[(&Path, &str, usize)]) {
 fn debians_redis_py_draws_ids_over_restarts() {
     let python = Path::new("/usr/bin/python3");
     if can_run(Command::new(python).args(["-c", "import redis"]), "python3-redis") {
-        run_through_with_redis(&[(python, "redis_py.py", 2 * 1_220)]);
+        run_through_with_redis(&[(python, "redis_py.py", 2 * 1_230)]);
     }
 }
 
@@ -128,7 +129,7 @@ fn newest_redis_py_ioredis_and_node_redis_draw_over_restarts() {
     if let Some(python) = newest("venv/bin/python") {
         let node = Path::new("node");
         run_through_with_redis(&[
-            (&python, "redis_py.py", 2 * 1_220),
+            (&python, "redis_py.py", 2 * 1_230),
             (node, "ioredis.js", 2 * 1_222),
             (node, "node_redis.js", 2 * 1_222),
         ]);
@@ -194,6 +195,14 @@ fn clients_of_memcached_read_on_after_refusals() {
 }
 
 #[test]
+fn clients_of_redis_get_each_id_once() {
+    if let Some(python) = newest("venv/bin/python") {
+        checks_itself("resp", &python, "redis_pipeline.py");
+        checks_itself("resp", Path::new("node"), "valkey_glide.js");
+    }
+}
+
+#[test]
 fn libmemcached_draws_ids_over_restarts() {
     if !has_program("memccat", "libmemcached-tools") {
         return;
@@ -213,6 +222,85 @@ fn libmemcached_draws_ids_over_restarts() {
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
     });
+}
+
+/// Starts a server that ends with the returned value.
+fn start(program: &str, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(program);
+    Ended(command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"))
+}
+
+/// A process that is ended when this value is dropped.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// HAProxy's plain `option httpchk` sends OPTIONS without a Host header.
+#[test]
+fn haproxy_finds_the_http_front_end_up() {
+    if !has_program("haproxy", "haproxy") {
+        return;
+    }
+    let daemon = Setup::configured(TWO_SOURCES).front_end("http").start();
+    let (socket, config) = (daemon.path("haproxy.sock"), daemon.path("haproxy.cfg"));
+    let port = Port::take();
+    let text = format!(
+        "global\n  stats socket {}\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 5s\n  timeout server 5s\n\
+         listen ids\n  bind {}\n  option httpchk\n  server one {} check inter 100ms\n",
+        socket.display(),
+        port.address(),
+        daemon.addresses[1]
+    );
+    std::fs::write(&config, text).expect("written");
+    let _haproxy = start("haproxy", &["-f", config.to_str().expect("UTF-8")]);
+    poll("a server that is up", || {
+        let mut stats = UnixStream::connect(&socket).ok()?;
+        stats.write_all(b"show stat\n").ok()?;
+        let mut shown = String::new();
+        stats.read_to_string(&mut shown).ok()?;
+        let line = shown.lines().find(|line| line.starts_with("ids,one,"))?;
+        (line.contains(",UP,") && line.contains("L7OK")).then_some(())
+    });
+    let id = output_of(Command::new("curl").args(["-sS", &format!("http://{}/id", port.address())]));
+    assert!(id.parse::<u64>().is_ok(), "{id}");
+}
+
+/// The two cures that the refusal of a foreign name offers.
+#[test]
+fn nginx_passes_foreign_names_by_a_unix_socket_or_as_localhost() {
+    if !has_program("nginx", "nginx-light") || !has_program("curl", "curl") {
+        return;
+    }
+    let setup = Setup::configured(TWO_SOURCES).front_end("http");
+    let socket = setup.path("http.sock");
+    let daemon = setup.option("--http", format!("unix:{}", socket.display())).listeners(3).start();
+    let port = Port::take();
+    let (at, config) = (daemon.addresses[1].to_string(), daemon.path("nginx.conf"));
+    let text = format!(
+        "daemon off; master_process off; pid {0}/nginx.pid; error_log {0}/nginx.log;\nevents {{}}\nhttp {{ access_log off;\n\
+         server {{ listen {1}; proxy_set_header Host $host;\n\
+         location /socket/ {{ proxy_pass http://unix:{2}:/; }}\n\
+         location /named/ {{ proxy_pass http://{at}/; proxy_set_header Host localhost; }}\n\
+         location /plain/ {{ proxy_pass http://{at}/; }} }} }}\n",
+        daemon.path("").display(),
+        port.address(),
+        socket.display(),
+    );
+    std::fs::write(&config, text).expect("written");
+    let _nginx = start("nginx", &["-c", config.to_str().expect("UTF-8"), "-e", "/dev/null"]);
+    let ask = |path: &str| {
+        let url = format!("http://{}/{path}/id", port.address());
+        let output = Command::new("curl").args(["-s", "-H", "Host: ids.example", &url]).output();
+        String::from_utf8(output.expect("curl runs").stdout).expect("text")
+    };
+    poll("an ID by the Unix socket", || ask("socket").parse::<u64>().ok());
+    assert!(ask("named").parse::<u64>().is_ok(), "{}", ask("named"));
+    assert!(ask("plain").contains("proxy_set_header Host localhost"), "{}", ask("plain"));
 }
 
 fn output_of(command: &mut Command) -> String {

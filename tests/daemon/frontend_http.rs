@@ -1,10 +1,11 @@
 //! The front end for HTTP: the exact bytes of its responses.
 
 use std::collections::HashSet;
+use std::net::TcpStream;
 
 use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Setup, TWO_SOURCES, poll};
+use crate::support::{Port, Setup, TWO_SOURCES, poll};
 
 #[test]
 fn ids_are_json_strings_or_lines_and_are_never_cached() {
@@ -74,14 +75,194 @@ fn refusals_are_json_with_a_reason_and_a_retry_time() {
 }
 
 #[test]
-fn head_and_other_methods_are_refused() {
+fn every_path_answers_head_and_options_and_names_its_methods() {
     let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
-    for method in ["HEAD", "PUT", "DELETE"] {
-        client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
-        let response = client.answer(method != "HEAD");
-        assert_eq!(response.code, 405);
-        assert!(response.has("allow: get, post"), "{response:?}");
+    for (path, allow) in [
+        ("/v1/ids", "get, post, head, options"),
+        ("/id", "get, post, head, options"),
+        ("/ids?n=3", "get, post, head, options"),
+        ("/api/snowflake/get/fast", "get, post, head, options"),
+        ("/v1/sources", "get, head, options"),
+        ("/v1/openapi.json", "get, head, options"),
+        ("/v1/range?from=2026-01-01&to=2026-01-02", "get, head, options"),
+        ("/stats", "get, head, options"),
+        ("/healthz", "get, head, options"),
+    ] {
+        for (method, code) in [("HEAD", 200), ("OPTIONS", 200), ("PUT", 405), ("DELETE", 405), ("PATCH", 405)]
+        {
+            client.send(format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+            let response = client.answer(method != "HEAD");
+            assert_eq!(response.code, code, "{method} {path}: {response:?}");
+            assert!(
+                method == "HEAD" || response.has(&format!("allow: {allow}")),
+                "{method} {path}: {response:?}"
+            );
+        }
+    }
+    // A reply to HEAD has no body, so it draws nothing.
+    let stats = client.get("/stats", "").json();
+    assert_eq!((&stats["cmd_get"], &stats["get_hits"]), (&0.into(), &0.into()), "{stats}");
+    client.send("HEAD /v1/ids?count=0 HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(client.answer(false).code, 400);
+    // HAProxy's checks, with and without the version that needs a Host header.
+    for check in
+        ["OPTIONS / HTTP/1.0\r\n\r\n", "OPTIONS * HTTP/1.0\r\n\r\n", "HEAD /healthz HTTP/1.0\r\n\r\n"]
+    {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(check);
+        assert!(client.line().starts_with("HTTP/1.1 200 "), "{check}");
+    }
+}
+
+#[test]
+fn checks_of_load_balancers_need_no_token() {
+    let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}")).front_end("http");
+    std::fs::write(setup.path("tokens"), "secret\n").expect("written");
+    let daemon = setup.start();
+    for (request, code) in [
+        ("GET /healthz", 200),
+        ("HEAD /healthz", 200),
+        ("OPTIONS /v1/ids", 200),
+        ("GET /v1/openapi.json", 200),
+        ("GET /v1/ids", 401),
+        ("HEAD /v1/ids", 401),
+        ("GET /v1/sources", 401),
+    ] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"));
+        let response = String::from_utf8(client.rest()).expect("text");
+        assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {response}");
+    }
+}
+
+#[test]
+fn a_path_is_decoded_once_and_an_empty_chunked_body_is_none() {
+    let daemon = with_two_sources("http");
+    let mut client = FrontEndClient::of(&daemon);
+    for (target, code) in [
+        ("/v1%2Fids", 200),
+        ("/%76%31/i%64s?source=f%61st", 200),
+        ("/api/snowflake/get/f%61st", 200),
+        ("/api/snowflake/get/fast:1", 200),
+        ("/api/snowflake/get/fast%3A1", 200),
+        ("/v1%252Fids", 404),
+        ("/v1/ids/", 404),
+        ("//v1/ids", 404),
+        ("/api/snowflake/get/f%2561st", 404),
+    ] {
+        let response = client.get(target, "");
+        assert_eq!(response.code, code, "{target}: {}", response.body);
+    }
+    for (request, body) in
+        [("POST /v1/ids", "0\r\n\r\n"), ("GET /v1/ids", "0;a=b\r\nx: y\r\n\r\n"), ("GET /id", "0\r\n\r\n")]
+    {
+        client.send(format!(
+            "{request} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{body}"
+        ));
+        let response = client.answer(true);
+        assert_eq!((response.code, response.ids().len()), (200, 1), "{request} {body:?}: {response:?}");
+    }
+}
+
+#[test]
+fn accepted_types_are_read_by_their_grammar() {
+    let daemon = with_two_sources("http");
+    let mut client = FrontEndClient::of(&daemon);
+    for (target, accept, is_json) in [
+        ("/v1/ids", "text/plain", false),
+        ("/v1/ids", "text/plain;q=0.5, application/json;q=0.4", false),
+        ("/v1/ids", "text/plain;q=0.5, */*;q=0.5", false),
+        ("/v1/ids", "*/*", true),
+        ("/v1/ids", "text/plain;q=0", true),
+        ("/v1/ids", "application/json, text/plain, */*", true),
+        ("/v1/ids", "text/html, text/plain;q=0.3, */*;q=0.8", true),
+        ("/v1/ids", "text/plainer", true),
+        ("/id", "application/json", true),
+        ("/id", "application/json, text/plain, */*", true),
+        ("/id", "application/json;q=0", false),
+        ("/id", "application/json;q=0.1, text/plain", false),
+        ("/id", "*/*", false),
+        ("/ids?n=2", "application/json-seq", false),
+        ("/ids?n=2", "text/html;level=\"application/json\"", false),
+    ] {
+        let response = client.get(target, &format!("accept: {accept}\r\n"));
+        let expected = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+        assert_eq!(response.header("content-type"), Some(expected), "{target} {accept}");
+    }
+}
+
+#[test]
+fn a_host_must_be_valid_and_at_loopback_local() {
+    let daemon = with_two_sources("http");
+    let evil = ["[::1].evil.com", "[8.8.8.8", "localhost:evil.com", "localhost:1@evil.com"];
+    for (target, host, code) in [
+        ("/v1/ids", "localhost", 200),
+        ("/v1/ids", "[::1]:8080", 200),
+        ("/v1/ids", "127.0.0.1:1", 200),
+        ("/v1/ids", "a.localhost.", 200),
+        ("/v1/ids", "evil.example", 421),
+        ("/v1/ids", "", 421),
+        ("http://localhost:1/v1/ids", "evil.example", 200),
+        ("http://evil.example/v1/ids", "localhost", 421),
+        ("http://localhost:1@evil.com/v1/ids", "localhost", 400),
+        ("http://[::1].evil.com/v1/ids", "localhost", 400),
+    ]
+    .into_iter()
+    .chain(evil.map(|host| ("/v1/ids", host, 400)))
+    {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"));
+        let response = String::from_utf8(client.rest()).expect("text");
+        assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{target} {host}: {response}");
+        assert!(code != 421 || response.contains("proxy_set_header Host localhost"), "{response}");
+    }
+}
+
+/// The check of the Host header follows the address of the connection, not of the listener.
+#[test]
+fn a_listener_at_every_address_checks_hosts_of_local_connections() {
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let setup = Setup::configured(TWO_SOURCES).option("--http", listen.to_owned()).listeners(2);
+        let daemon = setup.option("--admin", listen.to_owned()).listeners(3).start();
+        for listener in 1..=2 {
+            let port = daemon.addresses[listener].tcp().port();
+            let path = if listener == 1 { "/v1/ids" } else { "/status" };
+            let mut addresses = vec![std::net::SocketAddr::from(([127, 0, 0, 1], port))];
+            if listen.starts_with('[') {
+                addresses.push(std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port)));
+            }
+            for address in addresses {
+                for (host, code) in [("evil.example", 421), ("localhost", 200)] {
+                    let mut client = FrontEndClient::connect(address);
+                    client.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"));
+                    let first = client.line();
+                    assert!(first.starts_with(&format!("HTTP/1.1 {code} ")), "{address} {host}: {first}");
+                }
+            }
+        }
+        daemon.stop();
+    }
+}
+
+/// `[::]` accepts IPv4, too, unless an IPv4 listener has the port.
+#[test]
+fn any_ipv6_address_accepts_ipv4_unless_another_listener_does() {
+    let port = Port::take();
+    let number = port.number();
+    let both = Setup::bare().option("--listen", format!("[::]:{number}")).option("--worker-id", "1").start();
+    let _ = TcpStream::connect(("127.0.0.1", number)).expect("IPv4 is accepted");
+    let _ = TcpStream::connect(("::1", number)).expect("IPv6 is accepted");
+    both.stop();
+    for first in [
+        "listen = [\"[::]:PORT\", \"0.0.0.0:PORT\"]",
+        "listen = \"[::]:PORT\"\nresp.listen = \"127.0.0.1:PORT\"",
+    ] {
+        let config = first.replace("PORT", &number.to_string());
+        let daemon = Setup::bare().config(&config).option("--worker-id", "1").listeners(2).start();
+        let _ = TcpStream::connect(("127.0.0.1", number)).expect("IPv4 is accepted");
+        let _ = TcpStream::connect(("::1", number)).expect("IPv6 is accepted");
+        daemon.stop();
     }
 }
 
@@ -103,6 +284,10 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
     assert!(one.body.starts_with("{\"id\":\"") && one.body.ends_with("\"}"), "{}", one.body);
     note(one.ids(), 1);
     note(client.get("/ids?n=3", "").ids(), 3);
+    // These routes ignore parameters that they do not know, as katsubushi and Leaf do.
+    note(client.get("/ids?n=3&n=4&trace=1", "").ids(), 3);
+    note(client.get("/id?_=123", "").ids(), 1);
+    note(client.get("/api/snowflake/get/slow?_=123", "").ids(), 1);
     assert!(client.get("/ids?n=2", json).body.starts_with("{\"ids\":[\""));
     note(client.get("/api/snowflake/get/any-key", "").ids(), 1);
     let typo = client.get("/v1/ids?source=any-key", "");
@@ -110,7 +295,7 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
     let leaf = client.get("/api/segment/get/slow", "");
     note(leaf.ids(), 1);
     let id = client.get("/id", "").body;
-    let decoded = client.get(&format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
+    let decoded = client.get(&format!("/decodeSnowflakeId?a=b&snowflakeId={id}"), "").body;
     for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
         assert!(decoded.contains(part), "{decoded}");
     }
@@ -143,11 +328,20 @@ fn requests_that_could_smuggle_another_close_the_connection() {
         (format!("{local}content-length:\r\n\r\n"), "4"),
         (format!("{local}content-length: +0\r\n\r\n"), "4"),
         (format!("{local}content-length: 0, 0\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: chunked\r\ncontent-length: 0\r\n\r\n0\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: chunked\r\n\r\n0\r\n\r\n").replace("1.1", "1.0"), "4"),
+        (format!("{local}host: localhost\r\n\r\n"), "4"),
+        (format!("{local}sec-fetch-site: none\r\nsec-fetch-site: cross-site\r\n\r\n"), "4"),
+        (format!("{local}sec-fetch-site: same-origin\r\nsec-fetch-site: same-origin\r\n\r\n"), "4"),
+        (format!("{local}sec-fetch-site: none\r\norigin: http://evil.example\r\n\r\n"), "403"),
         (format!("{local}bad header\r\n\r\n"), "4"),
         (format!("{get}\r\n"), "4"),
         (format!("{local}authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n"), "4"),
         (format!("{local}x: {}\r\n\r\n", "y".repeat(70_000)), "4"),
         (format!("{local}{flood}\r\n"), "431"),
+        (format!("{local}cookie: {}\r\n\r\n", "c".repeat(40 * 1024)), "431"),
         (format!("{get}host: attacker.example\r\nconnection: close\r\n\r\n"), "421"),
     ] {
         let mut client = FrontEndClient::of(&daemon);
@@ -173,6 +367,33 @@ fn web_pages_of_other_origins_get_no_ids() {
 }
 
 #[test]
+fn cookies_of_16_kib_are_taken_and_more_are_refused_with_a_reason() {
+    let daemon = with_two_sources("http");
+    let cookies = |bytes: usize| format!("cookie: a={}\r\n", "x".repeat(bytes));
+    assert_eq!(FrontEndClient::of(&daemon).get("/id", &cookies(16 * 1024)).code, 200);
+    let refused = FrontEndClient::of(&daemon).get("/id", &cookies(33 * 1024));
+    assert_eq!(refused.code, 431);
+    assert!(refused.json()["message"].as_str().is_some_and(|why| why.contains("cookies")), "{refused:?}");
+}
+
+/// From the announcement of a stop on, load balancers see it, and each reply ends its connection.
+#[test]
+fn an_announced_stop_shows_in_each_reply() {
+    let daemon = Setup::configured(&format!("limits.drain_delay = \"60s\"\n{TWO_SOURCES}")).front_end("http");
+    let daemon = daemon.option("--admin", "127.0.0.1:0").listeners(3).start();
+    daemon.signal(rustix::process::Signal::TERM);
+    poll("a check that fails", || {
+        (FrontEndClient::of(&daemon).get("/healthz", "").code == 503).then_some(())
+    });
+    for target in ["/healthz", "/v1/ids", "/v1/ids?count=0", "/v1/sources", "/stats", "/nothing", "/id"] {
+        let mut client = FrontEndClient::of(&daemon);
+        let response = client.get(target, "");
+        assert!(response.has("connection: close"), "{target}: {response:?}");
+        assert_eq!(client.rest(), b"", "{target}");
+    }
+}
+
+#[test]
 fn the_last_response_before_a_stop_has_connection_close() {
     let mut daemon = Setup::configured(&format!("shards = 1\nlimits.drain_timeout = \"60s\"\n{TWO_SOURCES}"))
         .front_end("http")
@@ -190,7 +411,9 @@ fn the_last_response_before_a_stop_has_connection_close() {
     });
     // The daemon reads this request only after the waiting request has its IDs.
     waiting.send(ONE);
+    // The first answer shows that the connection was accepted before the listener closes.
     let mut idle = FrontEndClient::of(&daemon);
+    assert!(!idle.get("/id", "").has("connection: close"));
     daemon.signal(rustix::process::Signal::TERM);
     poll("an answer that ends the connection", || idle.get("/id", "").has("connection: close").then_some(()));
     two.send(format!("alhost\r\n\r\n{ONE}"));

@@ -53,7 +53,7 @@ fn errors_are_answered_and_the_connection_stays_open() {
         ("incr a one", "CLIENT_ERROR invalid numeric delta argument"),
         (
             "incr fast 2",
-            "CLIENT_ERROR source fast can only be incremented by 1, because its IDs are not consecutive",
+            "CLIENT_ERROR incr of source fast can only add 1, because its IDs are not consecutive",
         ),
         ("mg a x", "CLIENT_ERROR invalid flag, allowed: bcfhklqstvENORT"),
         ("mg a v v", "CLIENT_ERROR duplicate flag"),

@@ -1,8 +1,11 @@
 //! The front end for clients of Redis: the exact bytes of its replies.
 
+use std::io::Write;
+
 use crate::front_ends::with_two_sources;
+use crate::support::http::{sample, scrape};
 use crate::support::resp::{Client, array};
-use crate::support::{Setup, TWO_SOURCES};
+use crate::support::{Setup, TWO_SOURCES, poll};
 
 #[test]
 fn malformed_requests_get_an_error_and_close_the_connection() {
@@ -13,6 +16,12 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
         (&nested[..], "ERR Protocol error: expected '$', got '*'"),
         ("*1025\r\n", "ERR Protocol error: invalid multibulk length"),
         ("*x\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*01\r\n$4\r\nPING\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*+1\r\n$4\r\nPING\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*1\r\n$04\r\nPING\r\n", "ERR Protocol error: invalid bulk length"),
+        ("*1\r\n$004\r\nPING\r\n", "ERR Protocol error: invalid bulk length"),
+        ("PING \"a\r\n", "ERR Protocol error: unbalanced quotes in request"),
+        ("INCR 'fast'x\r\n", "ERR Protocol error: unbalanced quotes in request"),
         ("*1\r\n$-1\r\n", "ERR Protocol error: invalid bulk length"),
         ("*1\r\n$99999999999\r\n", "ERR Protocol error: invalid bulk length"),
         ("*1\r\n$4\r\nPINGxx", "ERR Protocol error: expected a line end after the bulk string"),
@@ -33,6 +42,17 @@ fn commands_of_a_new_connection_get_exact_replies() {
         ("PING\r\n", "+PONG\r\n"),
         ("ping hello\r\n", "$5\r\nhello\r\n"),
         ("*2\r\n$4\r\nECHO\r\n$3\r\na b\r\n", "$3\r\na b\r\n"),
+        ("ECHO \"a b\\x41\\n\" \r\n", "$5\r\na bA\n\r\n"),
+        ("\r\nECHO 'a \\'b'\r\n", "$4\r\na 'b\r\n"),
+        ("\"PING\" ''\r\n", "$0\r\n\r\n"),
+        (
+            "GET fast\r\n",
+            "-ERR GET of source fast: only ticket sources have a last number; INCR fast draws an ID\r\n",
+        ),
+        ("SET fast 1\r\n", "-ERR unknown command 'SET', with args beginning with: 'fast' '1' \r\n"),
+        ("INCRBY fast 01\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("INCRBY fast +1\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("SELECT 00\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n"),
         ("CLIENT GETNAME\r\n", "$-1\r\n"),
         ("CLIENT SETNAME orders\r\n", "+OK\r\n"),
@@ -158,6 +178,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let sources = source("fast", 20, "6s") + &source("slow", 4, "10s");
     let daemon = Setup::configured(&format!("limits.max_wait = 0\n{sources}")).resp().start();
     let mut client = Client::of(&daemon);
+    client.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
     let fast = array(&["INCR", "fast"]);
     let slow = array(&["INCR", "slow"]);
     // There are more equal requests in a row than the daemon counts at once. Some other requests
@@ -231,10 +252,90 @@ fn incrby_of_a_ticket_source_draws_consecutive_numbers() {
     }
     let daemon = setup.start();
     let mut client = Client::of(&daemon);
+    client.asks("GET orders\r\nGET odd\r\n", "$4\r\n1000\r\n$3\r\n999\r\n");
     client.asks("INCRBY orders 37\r\nINCR orders\r\n", ":1037\r\n:1038\r\n");
-    client.asks("INCRBY orders 0\r\n", "-BAD_COUNT found count 0, allowed 1 to 1000000\r\n");
+    // Counters of libraries begin with the last number.
+    client.asks(
+        "INCRBY orders 0\r\nGET orders:1\r\nSETNX orders 0\r\nSET orders 0 NX\r\n",
+        ":1038\r\n$4\r\n1038\r\n:0\r\n$-1\r\n",
+    );
+    client.asks("INCRBY odd 0\r\n", ":999\r\n");
+    client.asks("INCRBY orders -1\r\n", "-BAD_COUNT found count -1, allowed 0 to 1000000\r\n");
+    client.asks(
+        "MULTI\r\nGET orders\r\nINCR orders\r\nEXEC\r\n",
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$4\r\n1038\r\n:1039\r\n",
+    );
     client.send("INCRBY odd 2\r\n");
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
+}
+
+/// A key with a colon draws from the source before the colon, in every command.
+#[test]
+fn a_key_may_go_on_behind_a_colon() {
+    let daemon = with_two_sources("resp");
+    let mut client = Client::of(&daemon);
+    client.send("INCR slow:1\r\nINCRBY slow:2:3 1\r\nSNOWBANK.NEXT slow:x 2\r\nINCR fast:\r\n");
+    let mut slow = vec![client.integer(), client.integer()];
+    slow.extend(client.list());
+    assert!(slow.is_sorted_by(|left, right| left < right) && slow[3] < 1 << 53, "{slow:?}");
+    assert!(client.integer() > 1 << 53);
+    for key in ["a:fast", ":fast", "fastest:1"] {
+        client.send(format!("INCR {key}\r\n"));
+        assert!(client.line().starts_with("-UNKNOWN_SOURCE "), "{key}");
+    }
+}
+
+/// As a Redis, the daemon takes a pipeline of any length from a client that reads nothing until it
+/// has sent everything.
+#[test]
+fn a_client_may_send_hundreds_of_thousands_of_requests_before_it_reads() {
+    const REQUESTS: usize = 300_000;
+    let daemon = Setup::configured(TWO_SOURCES).resp().admin().start();
+    for request in ["INCR fast", "PING"] {
+        let mut client = Client::of(&daemon);
+        client.send(format!("{request}\r\n").repeat(REQUESTS));
+        let mut last = 0;
+        for _ in 0..REQUESTS {
+            if request == "PING" {
+                assert_eq!(client.line(), "+PONG");
+            } else {
+                let id = client.integer();
+                assert!(last < id);
+                last = id;
+            }
+        }
+    }
+    poll("an empty queue", || (sample(&scrape(&daemon), "snowbank_queued_bytes") == 0.0).then_some(()));
+}
+
+/// The daemon counts and logs why it closes a connection by itself.
+#[test]
+fn each_closing_has_a_reason() {
+    let limits = "[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1s\"\nidle_timeout = \"2s\"\n";
+    let daemon = Setup::configured(&format!("{TWO_SOURCES}{limits}")).resp().admin().start();
+    let mut half = Client::of(&daemon);
+    half.send("*2\r\n$4\r\nINCR\r\n");
+    let _idle = Client::of(&daemon);
+    let mut bad = Client::of(&daemon);
+    bad.send("*x\r\n");
+    let mut wrong = Client::of(&daemon);
+    wrong.send("NOTHING\r\n".repeat(1_000));
+    // This client never reads, and sends more than the daemon queues for one.
+    let deaf = Client::of(&daemon);
+    let mut sender = deaf.0.get_ref().try_clone().expect("a copy");
+    let sends = std::thread::spawn(move || sender.write_all(&b"PING\r\n".repeat(4_000_000)));
+    for (reason, line) in [
+        ("half_request", "the rest of a request did not arrive for 1s (limits.stall_timeout)"),
+        ("idle", "closed an idle connection: it sent nothing for 2s (limits.idle_timeout)"),
+        ("bad_request", "closed a connection: Protocol error: invalid multibulk length"),
+        ("errors", "closed a connection: its last thousand requests were errors"),
+        ("unread_replies", "it read no reply for 1s (limits.stall_timeout)"),
+    ] {
+        let name = format!("snowbank_connections_closed_total{{reason=\"{reason}\"}}");
+        poll(reason, || (sample(&scrape(&daemon), &name) >= 1.0).then_some(()));
+        daemon.assert_logs(line);
+    }
+    assert!(sends.join().expect("the thread ends").is_err(), "the daemon closed the connection");
 }
 
 /// Requests that are queued for EXEC use memory, so a long transaction must not stall. A short one

@@ -94,28 +94,70 @@ fn read_id(client: &mut Client, is_string: bool) {
     }
 }
 
+/// Integers above 2^53 become equal numbers in JavaScript, so they are for clients that are known to
+/// read them.
 #[test]
-fn incr_gives_strings_to_clients_that_announce_javascript() {
+fn incr_gives_integers_to_clients_that_are_known_to_read_them() {
     let daemon = with("").admin().start();
     for (library, is_string) in [
-        ("redis-py", false),
-        ("ioredisson", false),
-        ("node-redis", true),
-        ("ioredis(bullmq)", true),
-        ("ioredis", true),
+        (None, true),
+        (Some(""), true),
+        (Some("GlideJS"), true),
+        (Some("ioredis(bullmq)"), true),
+        (Some("node-redis"), true),
+        (Some("redis-pyre"), true),
+        (Some("redis-py"), false),
+        (Some("redis-py(redisvl_v0.4.1)"), false),
+        (Some("Lettuce"), false),
+        (Some("go-redis(,go1.26)"), false),
+        (Some("SE.Redis"), false),
     ] {
         let mut client = Client::of(&daemon);
-        client.asks(&format!("client setinfo lib-name {library}\r\n"), "+OK\r\n");
+        let incr = array(&["INCR", "fast"]);
+        if let Some(library) = library {
+            client.asks(&array(&["CLIENT", "SETINFO", "LIB-NAME", library]), "+OK\r\n");
+        }
         // As in Redis, a RESET keeps the library's name.
-        client.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
+        let arrays =
+            [vec!["INCRBY", "fast", "1"], vec!["RESET"], vec!["MULTI"], vec!["INCR", "fast"], vec!["EXEC"]];
+        client.send(incr + &arrays.iter().map(|words| array(words)).collect::<String>());
         read_id(&mut client, is_string);
         read_id(&mut client, is_string);
-        assert_eq!([(); 4].map(|()| client.line()), ["+RESET", "+OK", "+QUEUED", "*1"], "{library}");
+        assert_eq!([(); 4].map(|()| client.line()), ["+RESET", "+OK", "+QUEUED", "*1"], "{library:?}");
         read_id(&mut client, is_string);
     }
+    daemon.assert_logs("set resp.replies = \"integer\"");
+    // Inline commands are of people and scripts.
+    let mut client = Client::of(&daemon);
+    client.send("INCR fast\r\n");
+    read_id(&mut client, false);
     let samples = scrape(&daemon);
-    for (form, count) in [("integer", 2.0), ("string", 3.0)] {
+    for (form, count) in [("integer", 6.0), ("string", 6.0)] {
         let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
         assert_eq!(sample(&samples, &name), count, "{form}");
+    }
+}
+
+/// A library reads a reply to each request of a pipeline, and shows the refusal of its token only if
+/// they all come.
+#[test]
+fn a_pipeline_with_a_wrong_token_is_answered_before_the_close() {
+    let setup = with("auth.token_file = \"tokens\"");
+    std::fs::write(setup.path("tokens"), "secret\n").expect("written");
+    let daemon = setup.start();
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let none = "-NOAUTH Authentication required.\r\n";
+    let requests =
+        [&["CLIENT", "SETINFO", "LIB-NAME", "redis-rs"][..], &["INCR", "fast"]].map(array).concat();
+    for (first, replies) in [
+        (array(&["AUTH", "wrong"]), [wrong, none, none, wrong, none].concat()),
+        (array(&["HELLO", "3", "AUTH", "default", "wrong"]), [wrong, none, none, wrong, none].concat()),
+        ("AUTH wrong\r\n".to_owned(), [wrong, none, none, wrong, none].concat()),
+    ] {
+        let mut client = Client::of(&daemon);
+        // A right token behind a wrong one comes too late.
+        client.send(first + &requests + &array(&["AUTH", "secret"]) + "INCR fast\r\n*1\r\n$4");
+        client.expect(&replies);
+        client.is_closed();
     }
 }

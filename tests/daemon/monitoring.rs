@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::secure::{Authority, tls_section};
-use crate::support::http::get;
+use crate::support::http::{ask, get};
 use crate::support::{Ask, Daemon, Setup, TWO_SOURCES};
 use serde_json::{Value, json};
 
@@ -78,7 +78,8 @@ fn documented() -> BTreeSet<String> {
 #[test]
 fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
     let daemon = daemon();
-    let text = get(&daemon, "/metrics").body;
+    let admin = daemon.addresses.last().expect("an admin listener");
+    let text = ask(admin, "GET", "/metrics", "Accept: application/openmetrics-text\r\n").body;
     assert!(text.ends_with("# EOF\n"), "{text}");
     let Some(families) = parsed(&text) else { return };
     let mut scraped = BTreeSet::new();
@@ -95,6 +96,13 @@ fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], json!(["snowbank_ids_issued_total", ["source"], 7]));
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_classic_text() {
+    let daemon = daemon();
+    let text = get(&daemon, "/metrics").body;
+    tool("prometheus", Command::new("promtool").args(["check", "metrics"]), &text);
 }
 
 /// The intervals between scrapes with which alerts and dashboard must work, in seconds. The longest

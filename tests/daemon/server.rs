@@ -113,7 +113,7 @@ async fn a_client_refuses_two_daemons_with_the_same_worker_id() {
         assert!(began.elapsed() < Duration::from_secs(60), "the client did not notice");
     };
     let text = error.to_string();
-    for part in [&first, &second, "worker ID 77"] {
+    for part in [&first, &second, "\"worker_ids\":[77]"] {
         assert!(text.contains(part), "expected {part:?} in {text:?}");
     }
 }

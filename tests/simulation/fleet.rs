@@ -46,6 +46,9 @@ const MAX_AHEAD: Duration = Duration::from_secs(4);
 /// The settings of every second machine, in fleets with two configurations.
 const OTHER_HORIZON: Duration = Duration::from_secs(40);
 const OTHER_MAX_AHEAD: Duration = Duration::from_secs(2);
+/// The horizon and `max_ahead` that a machine may be configured with, in some fleets.
+const SETTINGS: [(Duration, Duration); 3] =
+    [(HORIZON, MAX_AHEAD), (OTHER_HORIZON, OTHER_MAX_AHEAD), (HORIZON, Duration::from_millis(500))];
 const FLEET: &str = "simulated";
 /// The sources of a daemon. If it has two, a constant field in their layouts tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];
@@ -125,7 +128,7 @@ fn no_id_is_handed_out_twice() {
     let seeds = seeds::run(3_000, |seed| _ = handed_out.fetch_add(live(seed) as u64, Ordering::Relaxed));
     let handed_out = handed_out.into_inner();
     // Although faults are frequent, most daemons serve.
-    assert!(seeds == 1 || handed_out > 50 * seeds, "{seeds} seeds handed out only {handed_out} IDs");
+    assert!(seeds == 1 || handed_out > 15 * seeds, "{seeds} seeds handed out only {handed_out} IDs");
 }
 
 /// The second restore comes while the floor of the first one is still ahead of the clocks.

@@ -3,9 +3,7 @@
 //! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package
 //! snowbank-client --example number_rows`.
 
-use std::time::Duration;
-
-use snowbank_client::{Client, ClientOptions, Error, IdsOptions};
+use snowbank_client::{Client, ClientOptions, Error};
 
 /// A row as the application stores it.
 struct Row {
@@ -31,7 +29,7 @@ async fn main() -> Result<(), Error> {
 /// One of the application's tasks. All tasks share the client's connection. Each task has a buffer
 /// of its own.
 async fn write_rows(client: Client, writer: u32) -> Result<Vec<Row>, Error> {
-    let mut ids = client.ids(IdsOptions::default().max_age(Duration::from_millis(500)))?;
+    let mut ids = client.ids();
     let mut rows = Vec::new();
     for number in 0..100_000 {
         rows.push(Row { id: ids.next().await?, customer: format!("customer {number} of writer {writer}") });

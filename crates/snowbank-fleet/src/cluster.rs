@@ -62,11 +62,13 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Marker;
+    use crate::{FleetLimits, Marker};
 
     #[test]
     fn only_the_same_identity_is_the_same_cluster() {
-        let marker = |identity: &str, space: &str| Marker::new(identity, vec![space.to_owned()]).text();
+        let marker = |identity: &str, space: &str| {
+            Marker::new(identity, vec![space.to_owned()], FleetLimits::default()).text()
+        };
         let cluster = Cluster::of("/marker", &marker("1f", "a"), Marker::identity_in).unwrap();
         assert_eq!(cluster.check(Some(&marker("1f", "b"))), Ok(()), "another space was added");
         for other in [None, Some(""), Some("{\"format\":9}"), Some(&marker("2e", "a")[..])] {

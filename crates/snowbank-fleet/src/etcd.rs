@@ -1,27 +1,31 @@
 //! etcd, through its JSON gateway with the paths of version 3.4 and later. gRPC would need a
 //! protocol compiler.
 //!
-//! Each call is one request, except a read of more than [`SWAPS_MAX`] keys. A new connection first
+//! Each call is one request, except a read of more than [`NUMBERS_MAX`] keys and the marker. A new connection first
 //! asks for the cluster's ID, and then, if there is a user, for a token. If the token has expired,
 //! the connection ends, and the next one gets a new token. Each answer must name the connection's
 //! cluster, because a proxy may forward requests to several clusters.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::ext::on_informational;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_BYTES_MAX, Access, Line, explain_hidden, late};
-use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{CoordinatorKind, NUMBERS_MAX, NoAnswer, Swap, Swapped};
 use snowbank_wire::one_line;
 
 /// etcd, as a kind of coordinator.
@@ -49,6 +53,10 @@ const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message if users or roles have changed since the token was made. The gateway sends it with
 /// one of [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
+
+/// The most interim answers (HTTP 1xx) to one request. etcd sends none, and a proxy one or two. An
+/// endless row of them would cost a core.
+const INTERIM_MAX: usize = 8;
 
 /// The most characters of an answer that a message shows.
 const LINE_CHARS_MAX: usize = 200;
@@ -78,7 +86,7 @@ impl Session {
     /// Makes a request, and checks that the answer names the connection's cluster.
     async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         let answer = self.post(path, body).await?;
-        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.authority)?;
+        line::check_cluster(cluster_of(&answer)?, &self.cluster_id, &self.authority)?;
         Ok(answer)
     }
 
@@ -105,12 +113,26 @@ impl Session {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let mut request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let too_many = Arc::new(Notify::new());
+        let seen = (Arc::clone(&too_many), AtomicUsize::new(0));
+        on_informational(&mut request, move |_| {
+            if seen.1.fetch_add(1, Ordering::Relaxed) == INTERIM_MAX {
+                seen.0.notify_one();
+            }
+        });
         let sent = async {
             self.sender.ready().await?;
             self.sender.send_request(request).await
         };
-        let response = match sent.await {
+        let response = tokio::select! {
+            biased;
+            () = too_many.notified() => {
+                return Err(format!("found more than {INTERIM_MAX} interim answers (HTTP 1xx) to one request"));
+            }
+            response = sent => response,
+        };
+        let response = match response {
             Ok(response) => response,
             Err(error) => return Err(self.end_after(error).await),
         };
@@ -144,7 +166,7 @@ impl line::Session for Session {
             patience: within,
         };
         let status = session.post(STATUS, &json!({})).await?;
-        session.cluster_id = cluster_of(&status).to_owned();
+        session.cluster_id = cluster_of(&status)?.to_owned();
         Ok(session)
     }
 
@@ -168,7 +190,7 @@ impl line::Session for Session {
 
     async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(SWAPS_MAX) {
+        for keys in keys.chunks(NUMBERS_MAX + 1) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
             let answer = self.ask(TRANSACTION, &json!({ "success": ranges })).await?;
             all.extend(values(&answer, keys.len())?);
@@ -195,8 +217,14 @@ impl line::Session for Session {
 }
 
 /// Returns the ID of the cluster that gave an answer.
-fn cluster_of(answer: &Value) -> &str {
-    answer["header"]["cluster_id"].as_str().unwrap_or_default()
+///
+/// # Errors
+/// The answer names no cluster, so it is not etcd's: it may be the page of a proxy.
+fn cluster_of(answer: &Value) -> Result<&str, NoAnswer> {
+    let named = answer["header"]["cluster_id"].as_str().filter(|id| !id.is_empty());
+    named.ok_or_else(|| {
+        NoAnswer::passing("found an answer without the ID of a cluster, allowed: answers of etcd; is there a proxy between?")
+    })
 }
 
 /// Returns the fault for an answer with an error status.

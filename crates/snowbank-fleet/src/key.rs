@@ -1,12 +1,12 @@
 //! The values at the coordinator: the marker of a fleet, and the key of each worker ID.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
-use super::rules::{REACH_MAX, reach};
+use super::rules::REACH_MAX;
 use snowbank_id::layout::{Space, UnixMicros};
 use snowbank_wire::one_line;
 
@@ -19,6 +19,47 @@ const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
 const REPLACED: &str = "replaced ";
+
+/// How far ahead IDs may be granted in a fleet: its `horizon` and its `max_ahead`, in whole
+/// milliseconds. The marker has the fleet's values. Each line has the values with which it was
+/// written, because an operator may change those of the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetLimits {
+    horizon_ms: u64,
+    max_ahead_ms: u64,
+}
+
+impl FleetLimits {
+    /// Returns these limits, rounded up to milliseconds.
+    pub fn new(horizon: Duration, max_ahead: Duration) -> Self {
+        let [horizon_ms, max_ahead_ms] =
+            [horizon, max_ahead].map(|it| millis(it + Duration::from_nanos(999_999)));
+        FleetLimits { horizon_ms, max_ahead_ms }
+    }
+
+    /// How far ahead of the clock a holder keeps its ceiling.
+    pub fn horizon(self) -> Duration {
+        Duration::from_millis(self.horizon_ms)
+    }
+
+    /// How far IDs may be ahead of the wall clock, and clocks ahead of each other.
+    pub fn max_ahead(self) -> Duration {
+        Duration::from_millis(self.max_ahead_ms)
+    }
+
+    /// Returns how far ahead of another daemon's clock a daemon may hand out IDs. The daemon's
+    /// clock is at most `max_ahead` ahead of the other daemon's clock. Its IDs are at most
+    /// `max_ahead` and a horizon ahead of its own clock.
+    pub fn reach(self) -> Duration {
+        self.horizon().saturating_add(self.max_ahead().saturating_mul(2)).min(REACH_MAX)
+    }
+}
+
+impl fmt::Display for FleetLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fleet.horizon {:?} and max_ahead {:?}", self.horizon(), self.max_ahead())
+    }
+}
 
 /// The value at a worker ID's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +85,9 @@ pub struct NumberKey {
     /// acknowledged a higher bound to an earlier holder, then the coordinator went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon. The holder is granted IDs at most `horizon_ms` + `max_ahead_ms` ahead
-    /// of its clock.
-    pub horizon_ms: u64,
-    /// How far the holder's IDs may be ahead of its clock.
-    pub max_ahead_ms: u64,
+    /// The limits with which the holder wrote this.
+    #[serde(flatten)]
+    pub limits: FleetLimits,
     /// True if the holder or an operator released the number. All IDs of the holder are below the
     /// bound.
     pub released: bool,
@@ -65,11 +104,6 @@ impl NumberKey {
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
         NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
-    }
-
-    /// Returns the holder's [`reach`].
-    pub fn reach(&self) -> Duration {
-        reach(Duration::from_millis(self.horizon_ms), Duration::from_millis(self.max_ahead_ms))
     }
 
     /// Reads a value.
@@ -103,10 +137,9 @@ pub struct Marker {
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
-    /// The longest [`reach`] that a daemon of the fleet had.
-    reach_ms: u64,
-    /// The time between two polls of each daemon. It never changes: see `notice`.
-    poll_ms: u64,
+    /// The fleet's limits. `None` in a marker of an earlier release.
+    #[serde(flatten)]
+    pub(super) limits: Option<FleetLimits>,
 }
 
 /// Returns the name of an ID space of the marker.
@@ -124,14 +157,10 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 }
 
 impl Marker {
-    /// Returns the marker of a fleet with these ID spaces. Its daemons poll at the shortest period.
-    pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        Marker { format: FORMAT, identity: identity.to_owned(), spaces, ..Marker::default() }
-    }
-
-    /// Returns the marker with this poll period. Called only before the marker is first written.
-    pub fn polled_each(self, period: Duration) -> Self {
-        Marker { poll_ms: millis(period), ..self }
+    /// Returns the marker of a fleet with these ID spaces and limits.
+    pub fn new(identity: &str, spaces: Vec<String>, limits: FleetLimits) -> Self {
+        let (identity, limits) = (identity.to_owned(), Some(limits));
+        Marker { format: FORMAT, identity, spaces, limits, ..Marker::default() }
     }
 
     /// Reads a marker.
@@ -169,27 +198,14 @@ impl Marker {
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
     }
 
-    /// Forgets the floor and the longest [`reach`], because an operator knows that they are wrong.
+    /// Forgets the floor, because an operator knows that it is wrong.
     pub(super) fn forget_floor(&mut self) {
-        (self.floor_unix_ms, self.reach_ms) = (0, 0);
+        self.floor_unix_ms = 0;
     }
 
-    /// Returns the time between two polls of each daemon.
-    pub fn poll_period(&self) -> Duration {
-        Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
-    }
-
-    /// Returns the longest [`reach`] that a daemon of the fleet had. It is at most [`REACH_MAX`].
-    pub fn reach(&self) -> Duration {
-        Duration::from_millis(self.reach_ms).min(REACH_MAX)
-    }
-
-    /// Records the [`reach`] of a daemon. Returns true if it is longer than the one recorded
-    /// before.
-    pub fn lengthen_reach(&mut self, reach: Duration) -> bool {
-        let before = self.reach();
-        self.reach_ms = millis(before.max(reach).min(REACH_MAX));
-        self.reach() > before
+    /// Returns how far the IDs of the fleet's daemons may be ahead of other clocks.
+    pub(super) fn reach(&self) -> Duration {
+        self.limits.map_or(Duration::ZERO, FleetLimits::reach)
     }
 
     /// Returns the ID space with this index, even if the space was replaced.
@@ -344,29 +360,33 @@ pub(super) mod id_bound {
 mod tests {
     use super::*;
 
+    fn limits() -> FleetLimits {
+        FleetLimits::new(Duration::from_secs(300), Duration::from_secs(10))
+    }
+
     fn key() -> NumberKey {
         let key = NumberKey::new("5a", "host-a (process 7)", "orders", 1_700_000_000);
-        NumberKey { write: String::from("77"), id_bound: u64::MAX, ..key }
+        NumberKey { write: String::from("77"), id_bound: u64::MAX, limits: limits(), ..key }
     }
 
     #[test]
     fn a_value_reads_back() {
         assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
-        let marker = Marker::new("1f", vec![String::from("a"), String::from("b")]);
+        let marker = Marker::new("1f", vec![String::from("a"), String::from("b")], limits());
         assert_eq!(Marker::parse(&marker.text()), Ok(marker));
     }
 
     #[test]
     fn texts_of_a_value_are_made_one_line() {
         let key = NumberKey { holder: String::from("a\u{1b}[2J\n2: free"), ..key() };
-        let marker = Marker::new("1f", vec![String::from("a\rb")]);
+        let marker = Marker::new("1f", vec![String::from("a\rb")], limits());
         assert_eq!(NumberKey::parse(&key.text()).map(|key| key.holder).as_deref(), Ok("a [2J 2: free"));
         assert_eq!(Marker::parse(&marker.text()).map(|marker| marker.spaces), Ok(vec![String::from("a b")]));
     }
 
     #[test]
     fn a_space_that_was_replaced_keeps_its_index() {
-        let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec());
+        let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec(), limits());
         assert_eq!(marker.replace(&[0, 2]), ["a", "c"]);
         marker.put("d");
         assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
@@ -381,20 +401,32 @@ mod tests {
 
     #[test]
     fn a_floor_never_sinks_and_is_rounded_up() {
-        let mut marker = Marker::new("1f", Vec::new());
+        let mut marker = Marker::new("1f", Vec::new(), limits());
         for (floor_us, expected_ms) in [(1, 1), (7_000, 7), (6_999, 7), (7_001, 8), (-1, 8)] {
             marker.raise_floor(UnixMicros(floor_us));
             assert_eq!(marker.floor(), UnixMicros(expected_ms * 1_000));
         }
     }
 
-    /// Somebody may have written this reach by mistake.
+    /// Somebody may have written these limits by mistake.
     #[test]
     fn a_reach_that_no_daemon_has_is_not_believed() {
-        let mut marker = Marker { reach_ms: u64::MAX, ..Marker::new("1f", Vec::new()) };
-        assert_eq!(marker.reach(), REACH_MAX);
-        assert!(!marker.lengthen_reach(Duration::MAX));
-        assert_eq!(marker.reach_ms, millis(REACH_MAX));
+        let limits = FleetLimits { horizon_ms: u64::MAX, max_ahead_ms: u64::MAX };
+        assert_eq!(Marker::new("1f", Vec::new(), limits).reach(), REACH_MAX);
+    }
+
+    #[test]
+    fn limits_are_rounded_up_to_milliseconds() {
+        let limits = FleetLimits::new(Duration::from_micros(1), Duration::from_millis(2));
+        assert_eq!(limits, FleetLimits { horizon_ms: 1, max_ahead_ms: 2 });
+        assert_eq!(limits.reach(), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_marker_of_an_earlier_release_has_no_limits() {
+        let text = "{\"format\":2,\"identity\":\"1f\",\"write\":\"\",\"spaces\":[],\"floor_unix_ms\":7,\"reach_ms\":1,\"poll_ms\":1}";
+        let marker = Marker::parse(text).expect("a marker");
+        assert_eq!((marker.limits, marker.floor()), (None, UnixMicros(7_000)));
     }
 
     #[test]
@@ -405,7 +437,7 @@ mod tests {
         let later = other.replace("epoch=0", "epoch=31536000000");
         assert!(run_beside(&one, &other) && !run_beside(&one, &one));
         assert!(!run_beside(&one, unlike) && !run_beside(&one, &later));
-        let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()]);
+        let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()], limits());
         assert_eq!((marker.rivals(&other), marker.rivals(&one)), (vec![0], Vec::new()));
     }
 

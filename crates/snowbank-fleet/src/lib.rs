@@ -9,7 +9,6 @@
 //!   of an ID space may have the same number.
 //! - *Term*: the time for which one daemon's state holds a number. A number belongs to the state,
 //!   and not to one process, so a restarted daemon can continue its term.
-//! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
 //! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
 //! - A start *asks* the coordinator for its numbers, or it *goes on without asking*. In the second
 //!   case, it has only IDs below the bound that the coordinator acknowledged to an earlier process.
@@ -60,12 +59,12 @@ use snowbank_core::clock::BootMicros;
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{Endpoint, WrongEndpoint};
-pub use key::{KeyError, Marker, NumberKey, Paths};
+pub use key::{FleetLimits, KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};
-pub use notes::{Note, Notes};
-pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
+pub use notes::{Note, NoteStore, Notes};
+pub use notice::{CONNECTING, HORIZON_MIN, MESSAGES, POLL_PERIOD, SWAP, noticed_within};
 pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. [`Coordinator::swap`] takes several, and writes only if
@@ -249,7 +248,7 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares these keys: at most [`SWAPS_MAX`], and the marker. If all keys have their expected
+    /// Compares these keys: at most [`NUMBERS_MAX`], and the marker. If all keys have their expected
     /// values, writes the keys that get a new value. Otherwise writes nothing.
     ///
     /// # Errors
@@ -265,6 +264,6 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap, not counting the marker. By default, etcd accepts 128 operations in
-/// a transaction.
-pub const SWAPS_MAX: usize = 100;
+/// The most worker IDs of a daemon in a fleet: one message reads or writes all their keys and the
+/// marker. By default, etcd accepts 128 operations in a transaction.
+pub const NUMBERS_MAX: usize = 100;

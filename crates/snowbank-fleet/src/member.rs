@@ -13,13 +13,15 @@ mod settle;
 mod take;
 mod want;
 
-use super::key::{NumberKey, Paths, millis};
+use super::key::{FleetLimits, NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
-use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed, old_answer};
+use std::time::Duration;
+
 use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
@@ -32,12 +34,21 @@ pub use want::{Taken, Want};
 /// daemon took effect but its answer was lost, or if the marker has changed. Both are rare.
 const TRIES_MAX: usize = 5;
 
+/// The longest time that one try of a write waits for the notes. The keeper tries again.
+const NOTES_TIMEOUT: Duration = Duration::from_secs(5);
+/// The shortest wait for the notes between two polls.
+const NOTES_WAIT_MIN: Duration = Duration::from_millis(100);
+
 /// A daemon of a fleet. `C` is a boxed [`Coordinator`], or a simulated one in tests, which can be
 /// cloned.
 #[derive(Clone)]
 pub struct Member<C> {
     coordinator: C,
     paths: Paths,
+    /// The fleet's name.
+    fleet: String,
+    /// The limits of this daemon's configuration, which must be the fleet's.
+    limits: FleetLimits,
     /// The identity of the daemon's state, which holds the numbers.
     state: String,
     /// The daemon's name for people.
@@ -58,8 +69,6 @@ pub struct Member<C> {
     /// The last poll that had an answer. If no poll has had an answer, the last poll that the
     /// daemon tried. `None` until the first poll, or until the first number is taken.
     polled: Option<Polled>,
-    /// True while the daemon waits until other daemons have read its longer reach.
-    is_pausing: bool,
     /// The clocks as the caller last gave them. Each use adds the time since then, because a job
     /// may have waited in a queue, and a call may have waited for answers.
     clocks: Clocks,
@@ -76,7 +85,7 @@ pub struct Names<'a> {
     pub holder: &'a str,
 }
 
-/// The time of a poll: its end if the poll had an answer, otherwise its beginning.
+/// The beginning of a poll.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
     at: BootMicros,
@@ -118,8 +127,15 @@ pub struct Bound {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Makes a member that holds nothing yet. `new_identity` makes the identity of each write.
-    pub fn new(coordinator: C, names: Names<'_>, notes: Notes, new_identity: fn() -> String) -> Self {
+    /// Makes a member that holds nothing yet. `limits` are those of its configuration.
+    /// `new_identity` makes the identity of each write.
+    pub fn new(
+        coordinator: C,
+        names: Names<'_>,
+        limits: FleetLimits,
+        notes: Notes,
+        new_identity: fn() -> String,
+    ) -> Self {
         let paths = Paths::of(names.fleet);
         let state = names.state.to_owned();
         let holder = names.holder.to_owned();
@@ -127,6 +143,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Member {
             coordinator,
             paths,
+            fleet: names.fleet.to_owned(),
+            limits,
             state,
             holder,
             notes,
@@ -137,7 +155,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             are_compared: false,
             marker: None,
             polled: None,
-            is_pausing: false,
             clocks,
         }
     }
@@ -241,9 +258,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for bound in &passed {
             self.sources[bound.source].is_unsettled = true;
         }
-        let raised = bounds
-            .iter()
-            .try_for_each(|&bound| self.write(bound, false))
+        let raised = self
+            .note_writes(&bounds)
+            .and_then(|()| bounds.iter().try_for_each(|&bound| self.write(bound, false)))
             .and_then(|()| self.settle_again(&passed));
         self.ended(raised)
     }
@@ -268,9 +285,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// The coordinator did not answer.
-    pub fn holds(&mut self, source: usize, numbers: &[u64], id_bound: u64) -> Result<bool, NoAnswer> {
+    pub fn holds(&mut self, source: usize, numbers: &[u64], id_bound: u64) -> Result<bool, FleetError> {
         let held = self.sources.iter().find(|held| held.index == source && held.is_claimed);
         let Some(place) = held.map(|held| held.place) else { return Ok(false) };
+        self.poll_if_due()?;
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
         let mut keys = found.iter().map(|text| NumberKey::parse(text.as_ref()?).ok());
@@ -301,19 +319,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// have passed.
     pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
         self.set_clocks(clocks);
-        for Bound { source, id_bound } in self.placed(bounds) {
-            let Some(held) = self.sources.get_mut(source) else { continue };
+        let mut placed = self.placed(bounds);
+        placed.retain(|bound| bound.source < self.sources.len());
+        for bound in &mut placed {
+            let held = &mut self.sources[bound.source];
             (held.covered, held.is_returned) = (0, true);
-            let bound = Bound { source, id_bound: id_bound.max(held.floor) };
+            bound.id_bound = bound.id_bound.max(held.floor);
             for (_, holding) in &mut held.numbers {
                 holding.lower(bound.id_bound);
             }
-            self.renew_write(source);
-            self.store_note(source)
-                .map_err(|error| format!("cannot note it in the state directory: {error}"))?;
-            self.write(bound, true).map_err(FleetError::reason)?;
+            self.renew_write(bound.source);
         }
-        Ok(())
+        let noted = self.note_writes(&placed);
+        let released = noted.and_then(|()| placed.iter().try_for_each(|&bound| self.write(bound, true)));
+        released.map_err(FleetError::reason)
     }
 
     /// Releases numbers that were just taken, and of which no ID was handed out. Keeps a number
@@ -330,7 +349,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 bounds.push(Bound { source, id_bound: taken.unused_from });
             }
         }
-        self.release(&bounds, clocks)
+        bounds.into_iter().try_for_each(|bound| {
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due().map_err(FleetError::reason)?;
+            self.release(&[bound], clocks)
+        })
     }
 
     /// Reads the keys of a source that this process has not read yet.
@@ -372,20 +395,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks one key as [`Member::see`] does, but does not poll after a loss.
     fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
-        let key = text.map(NumberKey::parse).transpose();
+        let parsed = text.map(NumberKey::parse).transpose();
         // If the value cannot be read, `Holding::see` reports a loss.
-        if let Ok(Some(key)) = &key {
+        if let Ok(Some(key)) = &parsed {
             self.check_bound(source, at, key)?;
         }
         let held = &mut self.sources[source];
-        match held.numbers[at].1.see(text, &key, &held.term) {
+        match held.numbers[at].1.see(text, &parsed, &held.term) {
             Seen::Ours(key) => Ok(*key),
             Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.state))),
             Seen::Older(loss) => {
                 let lost = FleetError::WentBack(held.lost(at, &loss, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
-                let granted = Granted::of(held, at);
+                let mut granted = Granted { until: held.until(at), reach: self.limits.reach() };
+                if let Ok(Some(key)) = &parsed {
+                    granted.reach = granted.reach.max(key.limits.reach());
+                }
                 match self.raise_floor(Some(older), granted) {
                     // If there was no answer, the daemon ends as well, and its next start raises
                     // the floor. If the daemon went on, it could hand out the same IDs as daemons
@@ -405,61 +431,66 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
-        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), held.reach()).map_err(|reason| {
-            FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
-        })
+        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach()).map_err(
+            |reason| {
+                FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+            },
+        )
     }
 
-    /// Writes a bound to all keys of a source.
+    /// Notes the next writes of these sources, and waits until that is durable. So a later start
+    /// recognises the writes.
+    fn note_writes(&mut self, bounds: &[Bound]) -> Result<(), FleetError> {
+        for bound in bounds {
+            let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            for (_, holding) in &mut held.numbers {
+                holding.try_write(held.trying.as_deref().unwrap_or_default());
+            }
+            self.store_note(bound.source);
+        }
+        self.await_notes()
+    }
+
+    /// Writes a bound to all keys of a source, whose next write is noted.
     fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), FleetError> {
         self.read_unread(bound.source)?;
         let Some(held) = self.sources.get(bound.source) else {
             return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
-        let mut id_bound = u64::MAX;
-        for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
-            id_bound = id_bound.min(self.write_chunk(bound, from, is_release)?);
+        if held.numbers.is_empty() {
+            return Ok(());
         }
-        let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
-        if is_all && self.polled.is_some() {
-            // This write has compared all keys of the daemon, as a poll does.
-            self.record_polled();
-        }
+        let id_bound = self.write_keys(bound, is_release)?;
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
-        // If the note is not kept, a later start knows only an earlier ceiling.
-        let _ = self.store_note(bound.source);
+        // If the daemon is killed before this is durable, its next start knows only an earlier ceiling.
+        self.store_note(bound.source);
         Ok(())
     }
 
-    /// Writes a bound to the keys of a source from index `from` on, as many as fit into one swap.
-    /// Returns the bound that the keys then have. If a key has a higher bound, writes that higher
-    /// bound to all of them, unless this is a release.
-    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, FleetError> {
+    /// Writes a bound to the keys of a source by one swap. Returns the bound that the keys then have.
+    /// If a key has a higher bound, writes that higher bound to all of them, unless this is a
+    /// release.
+    fn write_keys(&mut self, mut bound: Bound, is_release: bool) -> Result<u64, FleetError> {
+        let write = self.sources[bound.source].trying.clone().unwrap_or_default();
         for _ in 0..TRIES_MAX {
             if !is_release {
                 self.poll_if_due()?;
             }
             let marker = self.known_marker()?.text.clone();
             let held = &self.sources[bound.source];
-            let write = held.trying.clone().unwrap_or_default();
-            let key = NumberKey { write, ..self.value(held, bound.id_bound, is_release) };
+            let key = NumberKey { write: write.clone(), ..self.value(held, bound.id_bound, is_release) };
             let text = key.text();
-            let held = &mut self.sources[bound.source];
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
-            for (number, holding) in held.numbers[from..].iter_mut().take(SWAPS_MAX) {
-                holding.try_write(&key.write);
+            for (number, holding) in &held.numbers {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
-            // The write is noted before it is tried, so that a later start recognises it. If the
-            // note is not kept, that start must wait until the bound has passed.
-            let _ = self.store_note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
-                    let numbers = self.sources[bound.source].numbers[from..].iter_mut().take(SWAPS_MAX);
+                    let numbers = self.sources[bound.source].numbers.iter_mut();
                     numbers.for_each(|(_, holding)| holding.written(&text, &key));
                     return Ok(bound.id_bound);
                 }
@@ -472,7 +503,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     }
                     let mut is_done = true;
                     let mut highest = 0;
-                    for (at, text) in (from..).zip(found) {
+                    for (at, text) in found.enumerate() {
                         let seen = self.see(bound.source, at, text.as_deref())?;
                         is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;
                         highest = highest.max(seen.id_bound);
@@ -497,16 +528,34 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             id_bound,
             highest: held.acknowledged.max(id_bound),
             from: held.floor,
-            horizon_ms: millis(held.horizon),
-            max_ahead_ms: millis(held.max_ahead),
+            limits: self.limits,
             released: is_release,
             ..NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s)
         }
     }
 
-    fn store_note(&mut self, source: usize) -> std::io::Result<()> {
-        let Some(held) = self.sources.get(source) else { return Ok(()) };
-        self.notes.keep(held.note())
+    /// Begins to store the note of a source, and does not wait.
+    fn store_note(&mut self, source: usize) {
+        self.notes.set(self.sources[source].note(&self.fleet, self.limits));
+        self.notes.begin();
+    }
+
+    /// Waits until the notes are durable, and polls meanwhile when a poll is due.
+    fn await_notes(&mut self) -> Result<(), FleetError> {
+        let mut left = NOTES_TIMEOUT;
+        loop {
+            let part = self.poll_due_in().clamp(NOTES_WAIT_MIN, left);
+            let fault = match self.notes.wait(part) {
+                Ok(true) => return Ok(()),
+                Ok(false) => format!("the state directory has not stored the notes within {NOTES_TIMEOUT:?}"),
+                Err(fault) => return Err(FleetError::NoAnswer(NoAnswer::passing(fault))),
+            };
+            left = left.saturating_sub(part);
+            if left < NOTES_WAIT_MIN {
+                return Err(FleetError::NoAnswer(NoAnswer::passing(fault)));
+            }
+            self.poll_if_due()?;
+        }
     }
 }
 

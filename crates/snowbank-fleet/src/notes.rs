@@ -6,8 +6,10 @@
 //! the marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
 //! and ceilings also count only in the directory where they were noted, because somebody may copy
 //! the state directory together with `lock_dir`. If the file is missing or damaged, the daemon
-//! starts like a new daemon, and its start takes longer. The daemon then does not know the longest
-//! reach of the fleet. This matters if a restored marker has lost that reach too.
+//! starts like a new daemon, and its start takes longer.
+//!
+//! A thread of its own writes the file, so a slow disk delays no poll. A daemon waits for it, and
+//! polls meanwhile, only before it writes a key.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. Below a noted ceiling, a start may
 //! go on without asking. So the ceiling counts only in the same fleet at the same endpoints, and
@@ -16,20 +18,22 @@
 //! difference in the state file is not enough: the daemon replaces it right after a jump, and may
 //! be killed then.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{id_bound, millis};
-use super::rules::REACH_MAX;
+use super::key::{FleetLimits, id_bound};
 
 const FILE: &str = "fleet";
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// Space characters fill the file up to a multiple of this size in bytes, so that notes can grow on
 /// a full disk.
 const ROOM_BYTES: usize = 4096;
@@ -37,6 +41,8 @@ const ROOM_BYTES: usize = 4096;
 /// The writes and the ceiling of one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
+    /// The fleet's name. In a fleet of another name, the note says nothing.
+    pub fleet: String,
     /// The source's name.
     pub source: String,
     /// The source's ID space.
@@ -49,10 +55,15 @@ pub struct Note {
     pub numbers: Vec<u64>,
     /// The writes of this state that may be the last write of one of the numbers' keys.
     pub writes: Vec<String>,
+    /// The last writes that a later one has replaced. If a key has one of them, the coordinator
+    /// went back.
+    pub replaced: Vec<String>,
     /// The term of the number: [`NumberKey::term`](super::NumberKey).
     pub term: String,
     /// The identity of the marker under which the coordinator acknowledged the bound.
     pub identity: String,
+    /// The limits in that marker.
+    pub limits: FleetLimits,
     /// The highest bound that the coordinator acknowledged for all numbers. A release lowers it. If
     /// a key has a lower bound, the coordinator went back. This field counts in every boot and
     /// directory, because it is a fact about the coordinator.
@@ -81,23 +92,32 @@ struct Document {
     format: u64,
     /// The boot and the directory in which the writes count. `None`: they count nowhere.
     life: Option<String>,
-    /// The fleet in which the ceilings count.
+    /// The fleet and the endpoints with which the ceilings count.
     fleet: String,
-    /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
-    /// lost that reach.
-    reach_ms: u64,
-    /// The longest reach for which this state has waited, so that other daemons had time to read it
-    /// in a poll.
-    settled_reach_ms: u64,
     notes: Vec<Note>,
+}
+
+/// A place where notes become durable.
+pub trait NoteStore: fmt::Debug + Send + Sync {
+    /// Begins to store notes, in place of those that are not stored yet. Does not wait.
+    fn begin(&self, notes: Notes);
+
+    /// Waits until the last notes are durable, at most this long. Returns false if they are not.
+    /// Tries again if that has failed before.
+    ///
+    /// # Errors
+    /// They cannot be stored. Returns the reason in one line.
+    fn wait(&self, limit: Duration) -> Result<bool, String>;
 }
 
 /// The notes of all sources of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// `None`: nothing is kept.
-    path: Option<PathBuf>,
+    store: Option<Arc<dyn NoteStore>>,
     document: Document,
+    /// True if the document has changed since it was last handed to the store.
+    is_changed: bool,
 }
 
 impl Notes {
@@ -115,20 +135,28 @@ impl Notes {
         let is_of_this_life = here.is_some() && here == found.life;
         let is_of_this_fleet = found.fleet == fleet;
         let document = Document { format: FORMAT, life: here, fleet: fleet.to_owned(), ..found };
-        let mut read = Notes { path, document };
+        let store = path.map(|path| Arc::new(NoteFile::at(path)) as Arc<dyn NoteStore>);
+        let mut read = Notes { store, document, is_changed: false };
         if !is_of_this_life {
             read.forget();
         }
         if !is_of_this_fleet {
             read.forget_ceilings();
-            read.document.settled_reach_ms = 0;
         }
         read
     }
 
+    /// Returns these notes, which become durable in another place.
+    pub fn kept_in(self, store: Option<Arc<dyn NoteStore>>) -> Notes {
+        Notes { store, ..self }
+    }
+
     /// Forgets the writes and the ceilings, as after a boot.
     pub fn forget(&mut self) {
-        self.document.notes.iter_mut().for_each(|note| note.writes.clear());
+        for note in &mut self.document.notes {
+            note.writes.clear();
+            note.replaced.clear();
+        }
         self.forget_ceilings();
     }
 
@@ -137,62 +165,147 @@ impl Notes {
         self.document.notes.iter_mut().for_each(|note| note.covered = 0);
     }
 
-    /// Returns the note of a source, if it has this ID space.
-    pub fn of(&self, source: &str, space: &str) -> Option<&Note> {
-        self.document.notes.iter().find(|note| note.source == source && note.space == space)
+    /// Returns the note of a source, if it has this ID space and is of the fleet with this name.
+    pub fn of(&self, fleet: &str, source: &str, space: &str) -> Option<&Note> {
+        let is_it = |note: &&Note| note.source == source && note.space == space && note.fleet == fleet;
+        self.document.notes.iter().find(is_it)
     }
 
     /// Replaces the note of a source.
     pub fn set(&mut self, note: Note) {
         match self.document.notes.iter_mut().find(|other| other.source == note.source) {
+            Some(other) if *other == note => return,
             Some(other) => *other = note,
             None => self.document.notes.push(note),
         }
+        self.is_changed = true;
     }
 
-    /// Replaces the note of a source, and makes the notes durable.
-    ///
-    /// # Errors
-    /// The old notes may still be there.
-    pub(super) fn keep(&mut self, note: Note) -> io::Result<()> {
-        self.set(note);
-        self.save()
-    }
-
-    /// Returns the longest reach that a marker had.
-    pub(super) fn longest_reach(&self) -> Duration {
-        Duration::from_millis(self.document.reach_ms).min(REACH_MAX)
-    }
-
-    /// Records the reach of a marker. Returns true if it is the longest so far.
-    pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
-        let before = self.longest_reach();
-        self.document.reach_ms = millis(before.max(reach).min(REACH_MAX));
-        self.longest_reach() > before
-    }
-
-    /// Returns the longest reach that other daemons have had time to read in a poll.
-    pub(super) fn settled_reach(&self) -> Duration {
-        Duration::from_millis(self.document.settled_reach_ms)
-    }
-
-    /// Records that other daemons have had time to read this reach.
-    pub(super) fn settle_reach(&mut self, reach: Duration) {
-        self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
-    }
-
-    /// Makes the notes durable.
-    ///
-    /// # Errors
-    /// The old notes may still be there.
-    pub fn save(&self) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let mut text = serde_json::to_vec(&self.document)?;
-        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
-        match replace(path, &text) {
-            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
-            replaced => replaced,
+    /// Begins to store the notes if they have changed, and does not wait.
+    pub(super) fn begin(&mut self) {
+        if std::mem::take(&mut self.is_changed)
+            && let Some(store) = &self.store
+        {
+            store.begin(Notes { document: self.document.clone(), ..Notes::default() });
         }
+    }
+
+    /// Waits until the notes are durable: see [`NoteStore::wait`].
+    pub(super) fn wait(&self, limit: Duration) -> Result<bool, String> {
+        self.store.as_ref().map_or(Ok(true), |store| store.wait(limit))
+    }
+
+    fn text(&self) -> Vec<u8> {
+        // The document is made of texts and numbers, so this cannot fail.
+        let mut text = serde_json::to_vec(&self.document).unwrap_or_default();
+        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
+        text
+    }
+}
+
+/// The file of the notes, with the thread that writes it.
+#[derive(Debug)]
+struct NoteFile(Arc<Writing>);
+
+#[derive(Debug)]
+struct Writing {
+    path: PathBuf,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// Notes are counted: each has a number, from 1.
+#[derive(Debug, Default)]
+struct Progress {
+    notes: Notes,
+    /// The number of the last notes, of the last notes that were tried to store, and of the last
+    /// that are durable.
+    begun: u64,
+    tried: u64,
+    stored: u64,
+    fault: String,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+impl NoteFile {
+    fn at(path: PathBuf) -> Self {
+        NoteFile(Arc::new(Writing { path, progress: Mutex::default(), changed: Condvar::new() }))
+    }
+}
+
+impl Writing {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the notes again and again, until the file is closed and all are stored.
+    fn run(&self) {
+        let mut progress = self.progress();
+        loop {
+            while progress.tried == progress.begun {
+                if progress.is_closed {
+                    return;
+                }
+                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            }
+            let (number, text) = (progress.begun, progress.notes.text());
+            drop(progress);
+            let stored = store(&self.path, text);
+            progress = self.progress();
+            progress.tried = number;
+            match stored {
+                Ok(()) => progress.stored = number,
+                Err(error) => progress.fault = format!("cannot write {}: {error}", self.path.display()),
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl NoteStore for NoteFile {
+    fn begin(&self, notes: Notes) {
+        let mut progress = self.0.progress();
+        progress.notes = notes;
+        progress.begun += 1;
+        if !progress.has_thread {
+            let writing = Arc::clone(&self.0);
+            let thread = thread::Builder::new().name(String::from("notes")).spawn(move || writing.run());
+            progress.has_thread = thread.is_ok();
+            progress.fault = String::from("the system has no thread left");
+        }
+        self.0.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration) -> Result<bool, String> {
+        let mut progress = self.0.progress();
+        if progress.stored < progress.begun && progress.tried == progress.begun {
+            progress.begun += 1;
+            self.0.changed.notify_all();
+        }
+        let is_untried = |progress: &mut Progress| progress.has_thread && progress.tried < progress.begun;
+        let waited = self.0.changed.wait_timeout_while(progress, limit, is_untried);
+        let (progress, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        match progress.stored == progress.begun {
+            false if !waited.timed_out() => Err(progress.fault.clone()),
+            is_stored => Ok(is_stored),
+        }
+    }
+}
+
+impl Drop for NoteFile {
+    /// Lets the thread end once all notes are stored.
+    fn drop(&mut self) {
+        self.0.progress().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Makes a text the content of the file.
+fn store(path: &Path, text: Vec<u8>) -> io::Result<()> {
+    match replace(path, &text) {
+        Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
+        replaced => replaced,
     }
 }
 
@@ -235,6 +348,9 @@ mod tests {
 
     fn note(covered: u64) -> Note {
         Note {
+            fleet: String::from("f"),
+            replaced: vec![String::from("v")],
+            limits: FleetLimits::new(Duration::from_secs(300), Duration::from_secs(10)),
             source: String::from("orders"),
             space: String::from("space"),
             place: 0,
@@ -251,21 +367,43 @@ mod tests {
         }
     }
 
+    fn save(notes: &mut Notes) {
+        notes.begin();
+        assert_eq!(notes.wait(Duration::from_secs(60)), Ok(true));
+    }
+
+    #[test]
+    fn notes_that_cannot_be_stored_are_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        assert_eq!(notes.wait(Duration::ZERO), Ok(true), "there is nothing to store");
+        let path = directory.path().join(FILE);
+        fs::create_dir(&path).unwrap();
+        notes.set(note(7));
+        notes.begin();
+        for _ in 0..2 {
+            assert!(notes.wait(Duration::from_secs(60)).is_err_and(|fault| fault.contains("cannot write")));
+        }
+        fs::remove_dir(&path).unwrap();
+        assert_eq!(notes.wait(Duration::from_secs(60)), Ok(true));
+    }
+
     #[test]
     fn notes_read_back_but_writes_count_only_in_one_boot() {
         let directory = tempfile::tempdir().unwrap();
         let read = |boot| Notes::read(Some(directory.path()), boot, "fleet");
         let mut notes = read(Some("boot"));
-        assert_eq!(notes.of("orders", "space"), None);
+        assert_eq!(notes.of("f", "orders", "space"), None);
         notes.set(note(6));
         notes.set(note(7));
-        notes.save().unwrap();
-        assert_eq!(read(Some("boot")).of("orders", "space"), Some(&note(7)));
+        save(&mut notes);
+        assert_eq!(read(Some("boot")).of("f", "orders", "space"), Some(&note(7)));
         for other in [Some("other"), None] {
-            let forgotten = Note { writes: Vec::new(), ..note(0) };
-            assert_eq!(read(other).of("orders", "space"), Some(&forgotten));
+            let forgotten = Note { writes: Vec::new(), replaced: Vec::new(), ..note(0) };
+            assert_eq!(read(other).of("f", "orders", "space"), Some(&forgotten));
         }
-        assert_eq!(read(Some("boot")).of("orders", "another"), None);
+        assert_eq!(read(Some("boot")).of("f", "orders", "another"), None);
+        assert_eq!(read(Some("boot")).of("g", "orders", "space"), None, "a fleet of another name");
     }
 
     #[test]
@@ -273,19 +411,14 @@ mod tests {
         let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
         notes.set(note(7));
-        let reach = Duration::from_secs(320);
-        assert!(notes.lengthen_reach(reach) && !notes.lengthen_reach(reach));
-        notes.settle_reach(reach);
-        notes.save().unwrap();
+        save(&mut notes);
         fs::copy(directory.path().join(FILE), copy.path().join(FILE)).unwrap();
-        let forgotten = Note { writes: Vec::new(), ..note(0) };
+        let forgotten = Note { writes: Vec::new(), replaced: Vec::new(), ..note(0) };
         for (directory, fleet, expected) in
             [(&directory, "fleet", note(7)), (&directory, "another", note(0)), (&copy, "fleet", forgotten)]
         {
             let read = Notes::read(Some(directory.path()), Some("boot"), fleet);
-            assert_eq!(read.of("orders", "space"), Some(&expected), "{fleet}");
-            let settled = if fleet == "fleet" { reach } else { Duration::ZERO };
-            assert_eq!((read.longest_reach(), read.settled_reach()), (reach, settled), "{fleet}");
+            assert_eq!(read.of("f", "orders", "space"), Some(&expected), "{fleet}");
         }
     }
 
@@ -294,7 +427,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
         notes.set(Note { writes: vec![String::from("w"); 100], ..note(7) });
-        notes.save().unwrap();
+        save(&mut notes);
         let path = directory.path().join(FILE);
         let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
         let document = |covered| {
@@ -302,14 +435,15 @@ mod tests {
             serde_json::to_vec(&document).unwrap()
         };
         overwrite(&path, document(8)).unwrap();
-        assert_eq!(read().of("orders", "space"), Some(&note(8)));
+        assert_eq!(read().of("f", "orders", "space"), Some(&note(8)));
         let too_long = vec![b' '; ROOM_BYTES + 1];
         assert_eq!(overwrite(&path, too_long).unwrap_err().kind(), StorageFull);
-        assert_eq!(read().of("orders", "space"), Some(&note(8)));
+        assert_eq!(read().of("f", "orders", "space"), Some(&note(8)));
         // The new file is a link to a device that is always full.
         symlink("/dev/full", path.with_extension("new")).unwrap();
-        notes.keep(note(9)).unwrap();
-        assert_eq!(read().of("orders", "space"), Some(&note(9)));
+        notes.set(note(9));
+        save(&mut notes);
+        assert_eq!(read().of("f", "orders", "space"), Some(&note(9)));
     }
 
     #[test]

@@ -99,8 +99,7 @@ fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address
         Address::Tls { host, .. } => tls.clone().server_name(host),
         _ => tls.clone(),
     };
-    let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(true);
-    let options = options.timeout(within).connect_timeout(within);
+    let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(true).timeout(within);
     let options = match access.token_for(place, address) {
         Some(token) => options.token(token),
         None => options,
@@ -160,7 +159,8 @@ fn socket_address(address: &Address) -> Option<SocketAddr> {
 /// Asks one peer.
 async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
     match timeout(wait, client.info()).await {
-        Ok(info) => info.map_err(|error| error.to_string()),
+        Ok(Ok(json)) => Info::from_json(json.as_bytes()).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {wait:?}")),
     }
 }

@@ -17,8 +17,9 @@
 //!   instant in the marker, and each write of a key compares the marker. The floor is above all IDs
 //!   that the keys do not show: IDs from before the fleet, IDs of replaced ID spaces, and IDs that
 //!   were granted by writes which a restore has lost. A grant ends at most `max_ahead` and a
-//!   horizon ahead of its holder's clock ([`counts_from`]). Daemons may have different settings, so
-//!   the marker has the longest [`reach`] of all daemons.
+//!   horizon ahead of its holder's clock ([`counts_from`]). Both belong to the fleet and stand in
+//!   its marker ([`FleetLimits`](super::FleetLimits)). A daemon that is configured otherwise is
+//!   refused, and a change of them raises the floor above all bounds.
 //!
 //! So a daemon may take a number whose earlier holder still runs: that holder has only IDs below
 //! the bound. The clock only decides when a number counts as abandoned.
@@ -42,8 +43,8 @@ pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 /// horizon for the number.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
-/// The longest [`reach`] that is believed. It is longer than the reach of any configuration,
-/// because `max_ahead` is at most a sixth of the horizon.
+/// The longest reach ([`FleetLimits::reach`](super::FleetLimits::reach)) that is believed. It is
+/// longer than the reach of any configuration, because `max_ahead` is at most a sixth of the horizon.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
 /// The most by which a bound is believed to be ahead of the clock, beyond its holder's reach.
@@ -67,6 +68,8 @@ pub struct Taker<'a> {
     /// The writes of this state that may be the last write of the number's key. If the state may be
     /// an older copy, only those of this process.
     pub writes: &'a [String],
+    /// The writes of this state that a later one has replaced. Only a restore brings one back.
+    pub replaced: &'a [String],
     /// The bound that the coordinator had acknowledged to this state. `None` if there was none, or
     /// without [`Proof::Held`].
     pub acknowledged: Option<Acknowledged<'a>>,
@@ -138,9 +141,12 @@ pub fn judge(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Re
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
     }
-    let lost = taker
-        .acknowledged
-        .filter(|own| key.is_none_or(|key| key.term == own.term) && is_older(key, own.term, own.id_bound));
+    let is_lost = |own: &Acknowledged<'_>| match key {
+        Some(key) if taker.replaced.contains(&key.write) => true,
+        Some(key) => key.term == own.term && is_older(Some(key), own.term, own.id_bound),
+        None => own.id_bound > 0,
+    };
+    let lost = taker.acknowledged.filter(is_lost);
     if let Some(own) = lost {
         return Ok(if may_be_abandoned(own.until, taker.wall, taker.max_ahead) {
             Taking::Above(own.id_bound)
@@ -163,7 +169,7 @@ pub fn judge(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Re
 /// had its number ([`may_be_abandoned`]). The holder can tell because this instant is at most the
 /// holder's `max_ahead` before the bound.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
-    let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
+    let near = max_ahead.min(key.limits.max_ahead());
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
 }
 
@@ -188,17 +194,8 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
-/// Returns how far ahead of another daemon's clock a daemon with these settings may hand out IDs.
-/// The daemon's clock is at most `max_ahead` ahead of the other daemon's clock. Its IDs are at most
-/// `max_ahead` and a horizon ahead of its own clock. The result is in whole milliseconds, as in the
-/// marker.
-pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
-    let reach = horizon.saturating_add(max_ahead.saturating_mul(2));
-    Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
-}
-
 /// Returns the floor after the coordinator has lost writes. No daemon can have been granted IDs
-/// above that floor ([`counts_from`]), if `longest_reach` is the longest [`reach`] of the fleet.
+/// above that floor ([`counts_from`]), if `longest_reach` is the longest reach of the fleet.
 /// `acknowledged` is the instant of the caller's highest granted bound. That instant may be further
 /// ahead than the reach, if the caller's clock was set back.
 ///
@@ -228,7 +225,7 @@ pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
 }
 
 /// Checks that the key's bound can have been granted to its holder, or to a daemon with this
-/// [`reach`].
+/// reach.
 ///
 /// # Errors
 /// Returns the reason why the bound cannot have been granted.
@@ -239,7 +236,7 @@ pub fn check_bound(
     reach: Duration,
 ) -> Result<(), String> {
     let until = instant_of(numbering, key.id_bound);
-    let latest = latest(from, key.reach().max(reach));
+    let latest = latest(from, key.limits.reach().max(reach));
     if until <= latest {
         return Ok(());
     }
@@ -307,16 +304,16 @@ pub struct Holding {
     replaced: Vec<String>,
 }
 
-/// The most replaced writes that a daemon remembers for each number. They matter only if a restore
-/// loses a write that left the bound unchanged. A daemon makes one such write on each new
-/// connection. If a restore loses a raise, the lower bound shows the loss.
-const REPLACED_MAX: usize = 64;
+/// The most replaced writes that a daemon remembers for each number, also in its notes. They matter
+/// only if a restore loses a write that left the bound unchanged. A daemon makes one such write on
+/// each new connection. If a restore loses a raise, the lower bound shows the loss.
+const REPLACED_MAX: usize = 16;
 
 impl Holding {
     /// Returns a number whose key has not been read yet. One of these writes may be the key's last,
     /// and the coordinator had acknowledged this bound.
-    pub fn unseen(writes: Vec<String>, acknowledged: u64) -> Self {
-        Holding { text: None, acknowledged, writes, replaced: Vec::new() }
+    pub fn unseen(writes: Vec<String>, replaced: Vec<String>, acknowledged: u64) -> Self {
+        Holding { text: None, acknowledged, writes, replaced }
     }
 
     /// Returns the value that the next write expects; `None` before the key was read.
@@ -352,7 +349,9 @@ impl Holding {
     /// Moves the writes before the write at index `at` to `replaced`. Those writes expect an older
     /// value, so the coordinator can no longer do them.
     fn forget_before(&mut self, at: usize) {
-        self.replaced.extend(self.writes.drain(..at));
+        let before = self.writes.drain(..at).filter(|write| !self.replaced.contains(write));
+        let before: Vec<String> = before.collect();
+        self.replaced.extend(before);
         let too_many = self.replaced.len().saturating_sub(REPLACED_MAX);
         self.replaced.drain(..too_many);
     }
@@ -363,8 +362,7 @@ impl Holding {
     }
 
     /// Returns the last writes that the coordinator can no longer do.
-    #[cfg(test)]
-    pub(crate) fn replaced(&self) -> &[String] {
+    pub fn replaced(&self) -> &[String] {
         &self.replaced
     }
 

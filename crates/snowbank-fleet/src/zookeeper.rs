@@ -13,7 +13,7 @@ use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::endpoint::Endpoint;
 use super::line::{self, Access, Line};
-use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{CoordinatorKind, NUMBERS_MAX, NoAnswer, Swap, Swapped};
 
 /// ZooKeeper, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
@@ -86,7 +86,7 @@ fn text_of(node: &Option<Node>) -> Option<String> {
 /// Reads the nodes at paths, after the server has caught up with the leader.
 async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, NoAnswer> {
     let mut nodes = Vec::with_capacity(paths.len());
-    for paths in paths.chunks(SWAPS_MAX) {
+    for paths in paths.chunks(NUMBERS_MAX + 1) {
         let mut requests = vec![(SYNC, Writer::default().text("/").0)];
         requests.extend(paths.iter().map(|path| get_data(path)));
         for answer in session.ask(&requests).await?.iter().skip(1) {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use super::{DEADLINE, Daemon};
 
 /// A connection to a front end.
-pub struct FrontEndClient(pub(super) BufReader<TcpStream>);
+pub struct FrontEndClient(pub BufReader<TcpStream>);
 
 impl FrontEndClient {
     /// Connects to a daemon's second listener.

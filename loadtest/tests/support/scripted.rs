@@ -1,6 +1,5 @@
 //! Targets that answer requests by a script: a function that each test writes.
 
-#[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;
 
 use std::net::{TcpListener, TcpStream};

@@ -2,25 +2,30 @@
 
 use httparse::{Error, Header, Request, Status};
 
-use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
+use crate::admin::{Accept, HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
 
 /// The parts of a request's head that decide its answer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     /// The query, still encoded. Empty, if there is none.
     pub(crate) query: &'a str,
-    /// The media types that the client accepts. Empty, if the client does not name any.
-    pub(crate) accept: &'a str,
+    /// How much the client wants JSON, and how much plain text.
+    pub(crate) json: Accept,
+    pub(crate) text: Accept,
     /// The headers that show where the request comes from, and the client's name for the daemon.
     pub(crate) site: SiteHeaders<'a>,
     /// The token of `Authorization: Bearer`.
     pub(crate) token: Option<&'a [u8]>,
     /// The number of Authorization headers.
     authorizations: usize,
-    /// True if the request has a body.
+    /// True if the request has a body, or may have one.
     pub(crate) has_body: bool,
+    /// True if the length of the body was sent.
+    has_length: bool,
+    /// True if the body comes in chunks.
+    is_chunked: bool,
     /// True if the client reads bodies in chunks.
     pub(crate) takes_chunks: bool,
     /// True if the client may send another request on the connection.
@@ -57,11 +62,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some(method) = request.method else { return Parsed::Bad };
     let Some(target) = request.path else { return Parsed::Bad };
     let is_current = request.version == Some(1);
-    let mut head = Head { method, takes_chunks: is_current, keeps_connection: is_current, ..Head::default() };
+    let mut head = Head::new(method, is_current);
     for header in request.headers.iter() {
         head.read(header);
     }
     head.read_target(target);
+    let size = match head.behind_chunks(bytes, size) {
+        Some(size) => size,
+        None if bytes.len() >= HEAD_BYTES_MAX => return Parsed::TooLong,
+        None => return Parsed::Incomplete,
+    };
     // Empty lines behind a request count as a part of the request. Otherwise they would count as
     // the start of another request, and delay a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -70,17 +80,63 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
 }
 
 impl<'a> Head<'a> {
+    fn new(method: &'a str, is_current: bool) -> Self {
+        Head {
+            method,
+            path: "",
+            query: "",
+            json: Accept::new("application/json"),
+            text: Accept::new("text/plain"),
+            site: SiteHeaders::default(),
+            token: None,
+            authorizations: 0,
+            has_body: false,
+            has_length: false,
+            is_chunked: false,
+            takes_chunks: is_current,
+            keeps_connection: is_current,
+            has_next: false,
+            says_close: false,
+        }
+    }
+
+    /// Returns the size of the request with its body, if the body comes in chunks and is empty. Any
+    /// other body is not read. Returns `None` if the end of the body has not arrived.
+    fn behind_chunks(&mut self, bytes: &[u8], size: usize) -> Option<usize> {
+        if !self.is_chunked {
+            return Some(size);
+        }
+        // Two lengths, or chunks in an old version, are how requests are smuggled through a proxy.
+        let body = if self.has_length || !self.takes_chunks {
+            Chunks::NotEmpty
+        } else {
+            empty_chunks(&bytes[size..bytes.len().min(HEAD_BYTES_MAX).max(size)])
+        };
+        match body {
+            Chunks::Empty(body) => Some(size + body),
+            Chunks::Incomplete => None,
+            Chunks::NotEmpty => {
+                self.has_body = true;
+                Some(size)
+            }
+        }
+    }
+
     fn read(&mut self, header: &Header<'a>) {
         if header.name.eq_ignore_ascii_case("accept") {
-            self.accept = std::str::from_utf8(header.value).unwrap_or_default();
+            self.json.read(header.value);
+            self.text.read(header.value);
         } else if header.name.eq_ignore_ascii_case("authorization") {
             self.token = bearer_of(header.value);
             self.authorizations += 1;
         } else if header.name.eq_ignore_ascii_case("content-length") {
+            self.has_length = true;
             // A length that is no number means a body of unknown size.
             self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            self.has_body = true;
+            // Any other coding, or a second header, means a body of unknown form.
+            self.has_body |= self.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked");
+            self.is_chunked = true;
         } else if header.name.eq_ignore_ascii_case("connection") {
             for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                 if option.eq_ignore_ascii_case(b"close") {
@@ -110,12 +166,43 @@ impl<'a> Head<'a> {
     /// and the host.
     fn read_target(&mut self, target: &'a str) {
         let mut target = target;
-        if let Some(rest) = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {
+        let scheme = ["http://", "https://"].into_iter().find(|scheme| {
+            target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        });
+        if let Some(rest) = scheme.map(|scheme| &target[scheme.len()..]) {
             let (host, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
             self.site.host = Some(host.as_bytes());
             target = &rest[host.len()..];
         }
         (self.path, self.query) = target.split_once('?').unwrap_or((target, ""));
+    }
+}
+
+/// A body in chunks.
+enum Chunks {
+    /// The body has no bytes. It ends after this many bytes.
+    Empty(usize),
+    Incomplete,
+    NotEmpty,
+}
+
+/// Parses a body that has only the last chunk, perhaps with extensions and trailers.
+fn empty_chunks(bytes: &[u8]) -> Chunks {
+    let digits = bytes.iter().take_while(|&&byte| byte == b'0').count();
+    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else {
+        let may_be_empty = bytes.is_empty() || digits > 0;
+        return if may_be_empty { Chunks::Incomplete } else { Chunks::NotEmpty };
+    };
+    let extensions = bytes[digits.min(end)..end].trim_ascii_start();
+    let is_last = digits > 0 && (extensions.is_empty() || extensions.starts_with(b";"));
+    if !is_last || extensions.iter().any(|&byte| byte.is_ascii_control() && byte != b'\t') {
+        return Chunks::NotEmpty;
+    }
+    let mut trailers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    match httparse::parse_headers(&bytes[end + 2..], &mut trailers) {
+        Ok(Status::Complete((size, _))) => Chunks::Empty(end + 2 + size),
+        Ok(Status::Partial) => Chunks::Incomplete,
+        Err(_) => Chunks::NotEmpty,
     }
 }
 
@@ -143,6 +230,7 @@ mod tests {
             ("/id", "h", "/id", ""),
             ("http://other:80/id?x", "other:80", "/id", "x"),
             ("http://other", "other", "", ""),
+            ("HTTPS://[::1]:1/id", "[::1]:1", "/id", ""),
         ] {
             let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
             let head = head(&text);
@@ -151,6 +239,49 @@ mod tests {
                 (Some(host.as_bytes()), path, query),
                 "{target}"
             );
+        }
+    }
+
+    #[test]
+    fn an_empty_body_in_chunks_is_no_body() {
+        let parsed = |headers: &str, body: &str| {
+            let text = format!("GET / HTTP/1.1\r\n{headers}\r\n{body}");
+            match parse(text.as_bytes()) {
+                Parsed::Head(head, size) if size == text.len() || head.has_body => Some(head.has_body),
+                _ => None,
+            }
+        };
+        let chunked = "Transfer-Encoding: Chunked\r\n";
+        for body in [
+            "0\r\n\r\n",
+            "000\r\n\r\n",
+            "0;name=\"value\";other\r\n\r\n",
+            "0 ;a\r\n\r\n",
+            "0\r\ntrailer: 1\r\nother: 2\r\n\r\n",
+        ] {
+            assert_eq!(parsed(chunked, body), Some(false), "{body:?}");
+            for end in 0..body.len() {
+                assert_eq!(parsed(chunked, &body[..end]), None, "{:?}", &body[..end]);
+            }
+        }
+        for body in [
+            "1\r\na\r\n0\r\n\r\n",
+            "0x\r\n\r\n",
+            "00a\r\n",
+            "\r\n0",
+            "0;\x01\r\n\r\n",
+            "0\r\nbad trailer\r\n\r\n",
+            "-0",
+        ] {
+            assert_eq!(parsed(chunked, body), Some(true), "{body:?}");
+        }
+        for headers in [
+            "transfer-encoding: gzip, chunked\r\n",
+            "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+            "transfer-encoding: chunked\r\ncontent-length: 0\r\n",
+            "transfer-encoding:\r\n",
+        ] {
+            assert_eq!(parsed(headers, "0\r\n\r\n"), Some(true), "{headers:?}");
         }
     }
 

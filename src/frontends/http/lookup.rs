@@ -11,6 +11,7 @@ use super::route::{codec_of, source_of};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_id::layout::Layout;
+use snowbank_wire::ErrorCode;
 
 /// Answers /v1/sources with the JSON of an INFO reply.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
@@ -74,7 +75,10 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let layout = layout_of(source, facts)?;
     let from = query.instant("from")?;
     let to = query.instant("to")?;
-    let (first, last) = layout.range(from, to).map_err(|error| malformed(&error.to_string()))?;
+    // The instants are valid, but no ID lies between them.
+    let bounds = layout.range(from, to);
+    let (first, last) =
+        bounds.map_err(|error| Reply::refusal(ErrorCode::Malformed, 404, &error.to_string(), None))?;
     #[derive(Serialize)]
     struct Body<'a> {
         source: &'a str,
@@ -101,7 +105,7 @@ pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
 
 /// Answers Leaf's /decodeSnowflakeId, for the first source.
 pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
-    let query = Query::parse(head.query, &["snowflakeId"])?;
+    let query = Query::lenient(head.query);
     let layout = layout_of(source_of(None, facts)?, facts)?;
     let id = layout.parse_id(query.require("snowflakeId")?).map_err(|error| malformed(&error.to_string()))?;
     let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;

@@ -30,6 +30,12 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
+    /// Decodes a query as katsubushi and Leaf do: unknown parameters are ignored, and the first of
+    /// several with the same name counts.
+    pub(super) fn lenient(text: &'a str) -> Self {
+        Query(form_urlencoded::parse(text.as_bytes()).collect())
+    }
+
     /// Returns the value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(of, _)| of == name).map(|(_, value)| &**value)
@@ -48,7 +54,7 @@ impl<'a> Query<'a> {
     /// Returns the count of IDs that a parameter asks for; 1 if the parameter is not there.
     pub(super) fn count(&self, name: &str, max_count: u32) -> Result<u64, Reply> {
         let Some(text) = self.get(name) else { return Ok(1) };
-        let count = text.parse().ok().filter(|count| (1..=u64::from(max_count)).contains(count));
+        let count = number(text).filter(|count| (1..=u64::from(max_count)).contains(count));
         count.ok_or_else(|| {
             let text = format!("found {name}={text}, allowed: 1 to {max_count}");
             Reply::refusal(ErrorCode::BadCount, 400, &text, None)
@@ -60,11 +66,11 @@ impl<'a> Query<'a> {
     pub(super) fn wait_ms(&self) -> Result<Option<u32>, Reply> {
         let Some(text) = self.get("wait") else { return Ok(None) };
         let wait_ms = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-            (None, Some(digits)) => digits.parse::<u32>().map(|seconds| seconds.saturating_mul(1000)),
-            (digits, _) => digits.unwrap_or(text).parse::<u32>(),
+            (None, Some(digits)) => number::<u32>(digits).map(|seconds| seconds.saturating_mul(1000)),
+            (digits, _) => number(digits.unwrap_or(text)),
         };
         let allowed = "allowed: a time, as 250 (milliseconds), 250ms or 2s";
-        wait_ms.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
+        wait_ms.map(Some).ok_or_else(|| malformed(&format!("found wait={text}, {allowed}")))
     }
 
     /// Returns the value of a parameter that is true or false; false if the parameter is not there.
@@ -77,10 +83,18 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Decodes a segment of a path. In a path, a plus sign stands for itself and not for a blank.
-pub(super) fn segment(text: &str) -> String {
-    let value = format!("={}", text.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect()
+/// Parses a number of digits alone.
+fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Decodes a path. In a path, a plus sign stands for itself and not for a blank.
+pub(super) fn decoded(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return path.into();
+    }
+    let value = format!("={}", path.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect::<String>().into()
 }
 
 /// Returns the refusal of a request that has a mistake in it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::admin::MISDIRECTED;
 use crate::frontends::words::{Words, ceil_to_ms};
 use snowbank_wire::ErrorCode;
 
@@ -60,8 +61,7 @@ impl Reply {
     /// Returns the refusal of a request to a loopback address under a name of another machine.
     /// Without this refusal, a script of another site could read the answer (DNS rebinding).
     pub(super) fn misdirected() -> Reply {
-        let text = "this address is for this machine only: use localhost or the IP address as its name";
-        Reply::refusal(ErrorCode::Malformed, 421, text, None)
+        Reply::refusal(ErrorCode::Malformed, 421, MISDIRECTED, None)
     }
 
     /// Returns the refusal of a request that a browser sent for a page of another site, as this

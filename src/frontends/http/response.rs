@@ -15,7 +15,7 @@ pub(super) enum Body<'a> {
     Whole(&'a [u8]),
     /// The head has the size of the body, but the body is not sent. This is the answer to HEAD.
     Left(&'a [u8]),
-    /// The body follows piece by piece.
+    /// The body follows piece by piece, or is not sent and has an unknown size.
     InPieces,
 }
 
@@ -56,12 +56,6 @@ impl Reply {
             out.extend_from_slice(body);
         }
     }
-}
-
-/// Appends a response without a body, after which the connection closes.
-pub(super) fn encode_status(out: &mut Vec<u8>, status: u16, date: UnixMicros) {
-    begin(out, status, Some(date));
-    out.extend_from_slice(b"connection: close\r\ncontent-length: 0\r\n\r\n");
 }
 
 /// Appends a piece of a body. The piece must not be empty: an empty chunk would end the body.

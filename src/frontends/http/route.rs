@@ -1,21 +1,35 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, malformed, segment};
-use super::reply::Reply;
+use super::query::{Query, decoded, malformed};
+use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
+use crate::frontends::words::STOPPING;
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_wire::ErrorCode;
 
 /// The paths, as a refusal lists them.
-const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, /stats, \
+const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /healthz, /id, /ids, /stats, \
                      /api/snowflake/get/KEY, /api/segment/get/KEY and /decodeSnowflakeId";
 
-/// The path of the OpenAPI description. A request for the description needs no token.
-pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
+/// The path of the OpenAPI description.
+const OPENAPI_PATH: &str = "/v1/openapi.json";
+
+/// The path where load balancers ask whether the daemon takes requests.
+const HEALTH_PATH: &str = "/healthz";
+
+/// The methods of paths that draw IDs, and of all others.
+const DRAWING: &str = "GET, POST, HEAD, OPTIONS";
+const READING: &str = "GET, HEAD, OPTIONS";
 
 const OPENAPI: &str = include_str!("openapi.json");
+
+/// Returns whether a request needs no token: those of load balancers, and those for the OpenAPI
+/// description.
+pub(super) fn is_open(head: &Head<'_>) -> bool {
+    head.method == "OPTIONS" || [OPENAPI_PATH, HEALTH_PATH].contains(&&*decoded(head.path))
+}
 
 /// Returns the answer to a request, or the IDs that it asks for.
 ///
@@ -23,24 +37,33 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// The refusal.
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
-    if head.has_body && head.path != OPENAPI_PATH {
+    let path = &*decoded(head.path);
+    if head.has_body && path != OPENAPI_PATH {
         return Err(malformed("found a body, allowed: none; send parameters in the query"));
     }
-    let key = ["/api/snowflake/get/", "/api/segment/get/"];
-    if let Some(key) = key.iter().find_map(|prefix| head.path.strip_prefix(prefix)) {
-        return leaf_get(&segment(key), head, conditions);
+    let leaf = ["/api/snowflake/get/", "/api/segment/get/"];
+    let leaf_key = leaf.iter().find_map(|prefix| path.strip_prefix(prefix));
+    let draws = leaf_key.is_some() || ["/v1/ids", "/id", "/ids"].contains(&path);
+    check_method(head, if draws { DRAWING } else { READING })?;
+    if head.method == "OPTIONS" {
+        let alive = health(conditions)?;
+        return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));
     }
-    let reply = match head.path {
+    if let Some(key) = leaf_key {
+        return leaf_get(key, conditions);
+    }
+    let reply = match path {
         "/v1/ids" => return ids(head, conditions),
-        "/id" => return katsubushi_id(head),
+        "/id" => return Ok(katsubushi_id(head)),
         "/ids" => return katsubushi_ids(head, conditions),
-        OPENAPI_PATH => read_only(head).map(|()| Reply::with_body(super::reply::JSON, OPENAPI.to_owned())),
-        "/v1/sources" => read_only(head).map(|()| lookup::sources(conditions)),
-        "/stats" => read_only(head).map(|()| lookup::stats(conditions)),
-        "/decodeSnowflakeId" => read_only(head).and_then(|()| lookup::leaf_decode(head, facts)),
-        "/v1/range" => read_only(head).and_then(|()| lookup::range(head, facts)),
+        OPENAPI_PATH => Ok(Reply::with_body(JSON, openapi(conditions))),
+        HEALTH_PATH => health(conditions),
+        "/v1/sources" => Ok(lookup::sources(conditions)),
+        "/stats" => Ok(lookup::stats(conditions)),
+        "/decodeSnowflakeId" => lookup::leaf_decode(head, facts),
+        "/v1/range" => lookup::range(head, facts),
         path => match path.strip_prefix("/v1/decode/") {
-            Some(id) => read_only(head).and_then(|()| lookup::decode(&segment(id), head, facts)),
+            Some(id) => lookup::decode(id, head, facts),
             None => {
                 let text = format!("nothing is at {path}; the paths are {PATHS}");
                 Err(Reply::refusal(ErrorCode::Unsupported, 404, &text, None))
@@ -50,23 +73,35 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     reply.map(Answer::Done)
 }
 
-/// Refuses all methods but GET and HEAD.
-fn read_only(head: &Head<'_>) -> Result<(), Reply> {
-    methods(head, &["GET", "HEAD"], "GET, HEAD")
+/// Returns the OpenAPI description, with the daemon's limits. Clients without a token do not see the
+/// sources.
+fn openapi(conditions: &Conditions<'_>) -> String {
+    let facts = conditions.facts;
+    let sources = if conditions.session.is_authorized() {
+        format!("\"enum\": [\"{}\"]", facts.sources.join("\", \""))
+    } else {
+        String::from("\"minLength\": 1")
+    };
+    let openapi = OPENAPI.replace("\"enum\": [\"SOURCES\"]", &sources);
+    openapi.replace("\"MAX_COUNT\"", &facts.max_count.to_string())
 }
 
-/// Refuses all methods but GET and POST. A reply to HEAD has no body, so its IDs would be lost.
-fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
-    methods(head, &["GET", "POST"], "GET, POST")
+/// Answers load balancers: this front end takes requests until the daemon stops.
+fn health(conditions: &Conditions<'_>) -> Result<Reply, Reply> {
+    if conditions.is_stopping {
+        return Err(Reply::refusal(ErrorCode::ShuttingDown, 503, STOPPING, None));
+    }
+    Ok(Reply::with_body(TEXT, String::from("ok\n")))
 }
 
-fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<(), Reply> {
-    if allowed.contains(&head.method) {
+/// Refuses a method that is not in `allowed`.
+fn check_method(head: &Head<'_>, allowed: &'static str) -> Result<(), Reply> {
+    if allowed.split(", ").any(|method| method == head.method) {
         return Ok(());
     }
-    let text = format!("found the method {}, allowed: {listed}", head.method);
+    let text = format!("found the method {}, allowed: {allowed}", head.method);
     let refusal = Reply::refusal(ErrorCode::Unsupported, 405, &text, None);
-    Err(Reply { allow: Some(listed), ..refusal })
+    Err(Reply { allow: Some(allowed), ..refusal })
 }
 
 /// Returns the source with this name, or the first source if no name is given. An unknown name is a
@@ -95,9 +130,8 @@ pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Re
     codec.map(Some).map_err(|error| malformed(&format!("format: {error}")))
 }
 
-/// Answers GET or POST /v1/ids.
+/// Answers /v1/ids.
 fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head)?;
     let facts = conditions.facts;
     let query = Query::parse(head.query, &["source", "count", "wait", "partial", "format"])?;
     let source = source_of(query.get("source"), facts)?;
@@ -105,7 +139,7 @@ fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let partial = query.flag("partial")?;
     let ask = Ask { source, count: query.count("count", facts.max_count)?, wait_ms, partial };
     let codec = codec_of(query.get("format"), source, facts)?;
-    let listing = if wants_text(head) {
+    let listing = if head.text.preference() > head.json.preference() {
         Listing::lines("\n", codec)
     } else {
         Listing::json(&format!("\"source\":\"{}\",", facts.sources[source]), codec)
@@ -113,34 +147,28 @@ fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     Ok(Answer::Ids(ask, Box::new(listing)))
 }
 
-/// Returns whether the client asks for plain text, and not for JSON.
-fn wants_text(head: &Head<'_>) -> bool {
-    head.accept.contains("text/plain") && !wants_json(head)
-}
-
+/// Returns whether katsubushi would reply with JSON: if the client names it, and does not prefer
+/// plain text.
 fn wants_json(head: &Head<'_>) -> bool {
-    head.accept.contains("application/json")
+    let json = head.json.preference();
+    json.is_named() && json.is_at_least(head.text.preference())
 }
 
 /// Answers katsubushi's /id.
-fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
-    may_draw(head)?;
-    Query::parse(head.query, &[])?;
+fn katsubushi_id(head: &Head<'_>) -> Answer {
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
-    Ok(Answer::Ids(Ask::new(0, 1), Box::new(listing)))
+    Answer::Ids(Ask::new(0, 1), Box::new(listing))
 }
 
 /// Answers katsubushi's /ids.
 fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head)?;
-    let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
+    let count = Query::lenient(head.query).count("n", conditions.facts.max_count)?;
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
     Ok(Answer::Ids(Ask::new(0, count), Box::new(listing)))
 }
 
 /// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
-fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head)?;
+fn leaf_get(key: &str, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let source = known(facts.source_of_key(key.as_bytes()), key, facts)?;
     Ok(Answer::Ids(Ask::new(source, 1), Box::new(Listing::lines("", None))))

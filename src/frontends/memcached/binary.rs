@@ -141,12 +141,11 @@ impl Memcached {
             return refuse_stopping(out, echo);
         }
         let delta = u64::from_be_bytes(*delta);
-        self.increment(key, delta, Form::BinaryIncr(echo), consumed, conditions.facts).unwrap_or_else(
-            |reason| {
-                error(out, echo, BAD_ARGUMENTS, &reason);
-                Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
-            },
-        )
+        let form = Form::BinaryIncr(echo);
+        self.increment((key, delta), form, consumed, conditions, out).unwrap_or_else(|reason| {
+            error(out, echo, BAD_ARGUMENTS, &format!("incr {reason}"));
+            Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
+        })
     }
 }
 

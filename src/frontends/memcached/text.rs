@@ -174,8 +174,8 @@ impl Memcached {
         if conditions.draining {
             return refuse_stopping(out);
         }
-        self.increment(key, delta, Form::Incr, consumed, conditions.facts).unwrap_or_else(|reason| {
-            client_error(out, &reason);
+        self.increment((key, delta), Form::Incr, consumed, conditions, out).unwrap_or_else(|reason| {
+            client_error(out, &format!("incr {reason}"));
             Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
         })
     }

@@ -13,9 +13,12 @@ use snowbank_wire::{ErrorCode, Info};
 const REDIS_VERSION: &str = "7.0.0";
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
-const COMMANDS: [(&str, usize, usize); 18] = [
+const COMMANDS: [(&str, usize, usize); 21] = [
     ("incr", 1, 1),
     ("incrby", 2, 2),
+    ("get", 1, 1),
+    ("setnx", 2, 2),
+    ("set", 2, usize::MAX),
     ("snowbank.next", 0, 5),
     ("multi", 0, 0),
     ("exec", 0, 0),
@@ -46,15 +49,25 @@ const SHOWN_BYTES_MAX: usize = 64;
 pub(super) struct Refused {
     code: ErrorCode,
     text: String,
+    /// True if the connection closes after the reply.
+    closes: bool,
 }
 
 impl Refused {
     pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Refused { code, text: text.into() }
+        Refused { code, text: text.into(), closes: false }
     }
 
     pub(super) fn malformed(text: impl Into<String>) -> Self {
         Refused::new(ErrorCode::Malformed, text)
+    }
+
+    fn unknown_command(arguments: &Arguments<'_>) -> Self {
+        let name = arguments.get().first().copied().unwrap_or_default();
+        let operands = arguments.get().iter().skip(1);
+        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
+        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
+        Refused::new(ErrorCode::Unsupported, text)
     }
 
     fn unknown_subcommand(found: &[u8]) -> Self {
@@ -64,7 +77,7 @@ impl Refused {
     #[cold]
     pub(super) fn encode(self, out: &mut Vec<u8>) -> Reply {
         encode::error(out, &self.text);
-        Reply::Encoded(Some(self.code))
+        if self.closes { Reply::Last(Some(self.code)) } else { Reply::Encoded(Some(self.code)) }
     }
 }
 
@@ -93,10 +106,7 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
     else {
-        let operands = arguments.get().iter().skip(1);
-        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
-        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(found));
-        return Err(Refused::new(ErrorCode::Unsupported, text));
+        return Err(Refused::unknown_command(arguments));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
         return Err(Refused::malformed(format!("ERR wrong number of arguments for '{name}' command")));
@@ -138,15 +148,18 @@ impl Resp {
         let [_, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
         match name_of(arguments)? {
             "hello" => return self.hello(operands, conditions, out),
-            "auth" => return Ok(auth(operands, conditions, out)),
+            "auth" => {
+                self.show_token(operands.last().copied().unwrap_or_default(), conditions)?;
+                encode::simple(out, "OK");
+            }
             "quit" => {
                 encode::simple(out, "OK");
                 return Ok(Reply::Last(None));
             }
             "reset" => {
                 // RESET keeps the library's name, as in Redis.
-                let Resp { id, announced, executed_bytes, .. } = *self;
-                *self = Resp { id, announced, executed_bytes, ..Resp::default() };
+                let Resp { id, announced, is_denied, executed_bytes, .. } = *self;
+                *self = Resp { id, announced, is_denied, executed_bytes, ..Resp::default() };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
             }
@@ -162,12 +175,58 @@ impl Resp {
             }
             "incrby" => {
                 let form = self.id_form(conditions);
-                return ids::incrby(operands, conditions.facts, form);
+                return ids::incrby(operands, conditions, form, out);
             }
+            name @ ("get" | "setnx") => ids::get(name, operands[0], conditions, self.version, out)?,
+            "set" => match operands {
+                [key, _, option] if option.eq_ignore_ascii_case(b"nx") => {
+                    ids::get("set", key, conditions, self.version, out)?;
+                }
+                _ => return Err(Refused::unknown_command(arguments)),
+            },
             "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
             name => self.answer_about_connection(name, operands, conditions, out)?,
         }
         Ok(Reply::Encoded(None))
+    }
+
+    /// Takes the token of AUTH or HELLO. The user's name is ignored, because the token decides the
+    /// identity. After a wrong token no other is looked at.
+    fn show_token(&mut self, token: &[u8], conditions: &mut Conditions<'_>) -> Result<(), Refused> {
+        if self.is_denied || conditions.show_token(token).is_err() {
+            self.is_denied = true;
+            conditions.session.forget_token(&conditions.facts.access);
+            return Err(Refused { closes: true, ..Refused::new(ErrorCode::Unauthorized, WRONGPASS) });
+        }
+        Ok(())
+    }
+
+    /// Answers the requests that have arrived behind a wrong token. None of them is granted, but the
+    /// client awaits a reply to each.
+    #[cold]
+    pub(super) fn answer_denied(
+        &mut self,
+        mut bytes: &[u8],
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut array = Vec::new();
+        loop {
+            let mut arguments = Arguments::NONE;
+            let parsed = if parse::is_inline(bytes) {
+                parse::inline(bytes).and_then(|(size, words)| {
+                    array = words;
+                    parse::array(&array, &mut arguments).map(|_| size)
+                })
+            } else {
+                parse::parse(bytes, &mut arguments)
+            };
+            let Ok(size) = parsed else { return };
+            if let Reply::Last(None) = self.answer_any(&arguments, conditions, out) {
+                return;
+            }
+            bytes = &bytes[size..];
+        }
     }
 
     /// Answers requests that concern the connection or the server.
@@ -222,21 +281,6 @@ impl Resp {
         encode::pairs(out, &found);
         Ok(())
     }
-}
-
-/// Answers AUTH [user] token. The user's name is ignored, because the token decides the identity.
-fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
-    let token = operands.last().copied().unwrap_or_default();
-    if conditions.show_token(token).is_err() {
-        return refuse_token(out);
-    }
-    encode::simple(out, "OK");
-    Reply::Encoded(None)
-}
-
-fn refuse_token(out: &mut Vec<u8>) -> Reply {
-    encode::error(out, WRONGPASS);
-    Reply::Last(Some(ErrorCode::Unauthorized))
 }
 
 /// Returns the text of Redis' INFO, made from the JSON of Snowbank's own INFO. ioredis waits until

@@ -1,9 +1,11 @@
 //! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
 
 use super::commands::{NO_INTEGER, Refused, shown};
+use super::encode::Version;
 use super::{Form, IdForm, Reply, encode, parse};
+use crate::frontends::facts::Increment;
 use crate::frontends::words::{STOPPING, Words};
-use crate::frontends::{Ask, Facts};
+use crate::frontends::{Ask, Conditions, Facts, Reason, in_words};
 use snowbank_wire::{Action, ErrorCode};
 
 /// Asks for the ID of an INCR.
@@ -12,28 +14,71 @@ pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Ref
     Ok(Reply::Ids(Ask::new(source_of(key, facts)?, 1), Form::One(form)))
 }
 
-/// Asks for the IDs of an INCRBY. The number 1 asks any source for one ID. A larger number asks a
-/// ticket source with increment 1 for that many IDs, and the reply is the last of them. All other
-/// sources refuse every number but 1.
-pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
+/// Asks for the IDs of an INCRBY, or answers the last number of a ticket source.
+pub(super) fn incrby(
+    operands: &[&[u8]],
+    conditions: &Conditions<'_>,
+    form: IdForm,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Refused> {
+    let facts = conditions.facts;
     let source = source_of(operands[0], facts)?;
-    match parse::number(operands[1]) {
-        Some(1) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
-        Some(_) if facts.is_consecutive(source) => {
-            // One claim takes all numbers of a request, so the last is the counter's new value.
-            let ask = Ask::new(source, count_of(operands[1], facts)?);
-            Ok(Reply::Ids(ask, Form::Last(form)))
+    let by = parse::number(operands[1]).ok_or_else(|| Refused::malformed(NO_INTEGER))?;
+    match facts.increment(source, by) {
+        Ok(Increment::Draw(1)) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
+        // One claim takes all numbers of a request, so the last is the counter's new value.
+        Ok(Increment::Draw(count)) => Ok(Reply::Ids(Ask::new(source, count), Form::Last(form))),
+        Ok(Increment::Read) => {
+            encode::replies(out, form, std::iter::once(last_number(source, conditions)?));
+            Ok(Reply::Encoded(None))
         }
-        Some(_) => {
+        Err(reason) if facts.is_consecutive(source) => {
+            Err(Refused::new(ErrorCode::BadCount, format!("BAD_COUNT {reason}")))
+        }
+        Err(reason) => {
             let name = &facts.sources[source];
-            let text = format!(
-                "ERR INCRBY of source {name} can only add 1, because its IDs are not consecutive; SNOWBANK.NEXT {name} \
-                 COUNT draws several"
-            );
+            let text = format!("ERR INCRBY {reason}; SNOWBANK.NEXT {name} COUNT draws several");
             Err(Refused::new(ErrorCode::BadCount, text))
         }
-        None => Err(Refused::malformed(NO_INTEGER)),
     }
+}
+
+/// Answers GET, SETNX and SET … NX of a ticket source, which has a number and so is always set.
+/// Counters of libraries, such as Spring's RedisAtomicLong, begin with one of these.
+pub(super) fn get(
+    name: &str,
+    key: &[u8],
+    conditions: &Conditions<'_>,
+    version: Version,
+    out: &mut Vec<u8>,
+) -> Result<(), Refused> {
+    let source = source_of(key, conditions.facts)?;
+    if conditions.facts.layout(source).is_some() {
+        let found = &conditions.facts.sources[source];
+        let text = format!(
+            "ERR {} of source {found}: only ticket sources have a last number; INCR {found} draws an ID",
+            name.to_ascii_uppercase()
+        );
+        return Err(Refused::new(ErrorCode::Unsupported, text));
+    }
+    let number = last_number(source, conditions)?;
+    match name {
+        "get" => encode::bulk_numbers(out, std::iter::once(number)),
+        "setnx" => encode::integer(out, 0),
+        _ => encode::null(out, version),
+    }
+    Ok(())
+}
+
+/// Returns the last number of a ticket source, if the client may draw from it.
+fn last_number(source: usize, conditions: &Conditions<'_>) -> Result<u64, Refused> {
+    if !conditions.session.may_draw(source) {
+        let name = &conditions.facts.sources[source];
+        let words = in_words(Reason::Denied, conditions.session.name(), name, None);
+        return Err(Refused::new(words.code, words.line(&words.code.name().to_ascii_uppercase())));
+    }
+    let number = conditions.counts.last_number(source);
+    number.ok_or_else(|| Refused::new(ErrorCode::ShuttingDown, format!("SHUTTING_DOWN {STOPPING}")))
 }
 
 /// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].

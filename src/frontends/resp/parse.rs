@@ -3,6 +3,7 @@
 //! The parser reads the bytes of a request in order. So the result does not depend on how the
 //! stream is cut into reads.
 
+use super::encode;
 use crate::frontends::MESSAGE_BYTES_MAX;
 
 /// The most arguments of a request, with the command's name. A client could send any number; the
@@ -69,24 +70,39 @@ const ARGUMENT_COUNT: &str = "invalid multibulk length";
 /// The fault if the size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
 const ARGUMENT_SIZE: &str = "invalid bulk length";
 
-/// Parses the first request of `bytes`, and adds its arguments to `arguments`. Returns the size of
-/// the request in bytes. A request without arguments asks for nothing.
-#[inline]
-pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
-    let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
-    let parsed = match message.first() {
-        None => Err(Miss::Incomplete),
-        Some(b'*') => array(message, arguments),
-        Some(_) => inline(message, arguments),
-    };
+/// The first bytes of a stream, in which a request must end.
+fn message(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]
+}
+
+/// Refuses a request that has no end in `message`.
+fn bounded<T>(message: &[u8], parsed: Result<T, Miss>) -> Result<T, Miss> {
     match parsed {
         Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Miss::Fault("too big request")),
         parsed => parsed,
     }
 }
 
+/// Returns true if the first request of `bytes` is an inline command.
 #[inline]
-fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
+pub(super) fn is_inline(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| *first != b'*')
+}
+
+/// Parses the request at the start of `bytes`, which is an array, and adds its arguments to
+/// `arguments`. Returns the size of the request in bytes. A request without arguments asks for
+/// nothing.
+#[inline]
+pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
+    let message = message(bytes);
+    if message.is_empty() {
+        return Err(Miss::Incomplete);
+    }
+    bounded(message, array(message, arguments))
+}
+
+#[inline]
+pub(super) fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let (count, mut at) = length(bytes, 0, ARGUMENT_COUNT)?;
     // An array of a negative length is a request without arguments, as in Redis.
     let count = usize::try_from(count).unwrap_or(0);
@@ -121,7 +137,7 @@ fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), 
     // Nearly every length has one or two digits.
     match *digits {
         [ones @ b'0'..=b'9', b'\r', b'\n', ..] => return Ok((i64::from(ones - b'0'), at + 4)),
-        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
             return Ok((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), at + 5));
         }
         _ => {}
@@ -135,15 +151,22 @@ fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), 
     Ok((number.ok_or(Miss::Fault(fault))?, at + 1 + end + 1))
 }
 
-/// Parses a decimal number: digits, with a minus in front of a negative number.
+/// Parses a decimal number as Redis does: digits, with a minus in front of a negative number, and
+/// without leading zeros.
 pub(super) fn number(digits: &[u8]) -> Option<i64> {
-    let is_plain = digits.first().is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit());
+    let is_plain = matches!(digits, b"0" | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..]);
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// Parses an inline command: words up to the end of the line.
+/// Parses the inline command at the start of `bytes`: words up to the end of the line. Returns its
+/// size in bytes, and the same request as an array.
 #[cold]
-fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
+pub(super) fn inline(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
+    let message = message(bytes);
+    bounded(message, inline_of(message))
+}
+
+fn inline_of(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
@@ -155,11 +178,113 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Miss::NoText });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
-    for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
-        arguments.push(word);
-        if arguments.count > ARGUMENTS_MAX {
-            return Err(Miss::Fault(ARGUMENT_COUNT));
+    let words = words_of(line).ok_or(Miss::Fault("unbalanced quotes in request"))?;
+    if words.len() > ARGUMENTS_MAX {
+        return Err(Miss::Fault(ARGUMENT_COUNT));
+    }
+    let mut array = Vec::new();
+    encode::array(&mut array, words.len() as u64);
+    words.iter().for_each(|word| encode::bulk(&mut array, word));
+    Ok((consumed, array))
+}
+
+/// Returns the words of a line, as Redis splits it. A word may have parts in quotes. In double
+/// quotes, a backslash begins an escape; in single quotes, it does so only before a single quote.
+/// Returns `None` if a quote is not closed, or if a word goes on behind a closing quote.
+fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        while let [first, behind @ ..] = rest
+            && !first.is_ascii_whitespace()
+        {
+            rest = match first {
+                b'"' | b'\'' => {
+                    let behind = quoted(*first, behind, &mut word)?;
+                    if behind.first().is_some_and(|next| !next.is_ascii_whitespace()) {
+                        return None;
+                    }
+                    behind
+                }
+                plain => {
+                    word.push(*plain);
+                    behind
+                }
+            };
+        }
+        words.push(word);
+        rest = rest.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// Appends the text up to the closing quote to `word`. Returns the rest of the line, or `None` if
+/// there is no such quote.
+fn quoted<'l>(quote: u8, mut rest: &'l [u8], word: &mut Vec<u8>) -> Option<&'l [u8]> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    loop {
+        let (byte, behind) = match rest {
+            [first, behind @ ..] if *first == quote => return Some(behind),
+            [b'\\', b'\'', behind @ ..] if quote == b'\'' => (b'\'', behind),
+            [b'\\', b'x', high, low, behind @ ..]
+                if quote == b'"'
+                    && let (Some(high), Some(low)) = (digit(*high), digit(*low)) =>
+            {
+                (high << 4 | low, behind)
+            }
+            [b'\\', escaped, behind @ ..] if quote == b'"' => {
+                let byte = match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 0x08,
+                    b'a' => 0x07,
+                    other => *other,
+                };
+                (byte, behind)
+            }
+            [first, behind @ ..] => (*first, behind),
+            [] => return None,
+        };
+        word.push(byte);
+        rest = behind;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_commands_are_split_as_redis_splits_them() {
+        let words = |line: &str| {
+            let words = words_of(line.as_bytes())?;
+            Some(words.into_iter().map(|word| String::from_utf8(word).expect("UTF-8")).collect::<Vec<_>>())
+        };
+        for (line, expected) in [
+            ("", vec![]),
+            ("  PING\t x ", vec!["PING", "x"]),
+            (r#"ECHO "a b" 'c d'"#, vec!["ECHO", "a b", "c d"]),
+            (r#"ECHO "\x41\n\t\"\\\q" '\n\'"'"#, vec!["ECHO", "A\n\t\"\\q", "\\n'\""]),
+            (r#"ECHO "" ''"#, vec!["ECHO", "", ""]),
+            (r#"ECHO a"b c" \x41"#, vec!["ECHO", "ab c", r"\x41"]),
+            (r#"ECHO "\xg1""#, vec!["ECHO", "xg1"]),
+        ] {
+            assert_eq!(words(line), Some(expected.into_iter().map(str::to_owned).collect()), "{line}");
+        }
+        for line in [r#"ECHO "a"#, r"ECHO 'a", r#"ECHO "a"b"#, r"ECHO 'a'b", r#"ECHO "a\""#, r#"""""#] {
+            assert_eq!(words(line), None, "{line}");
         }
     }
-    Ok(consumed)
+
+    #[test]
+    fn numbers_have_no_leading_zeros_and_no_plus() {
+        for (digits, expected) in [("0", 0), ("10", 10), ("-7", -7), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(number(digits.as_bytes()), Some(expected));
+        }
+        for digits in ["", "00", "01", "-", "-0", "-01", "+1", " 1", "1 ", "1.0", "9223372036854775808"] {
+            assert_eq!(number(digits.as_bytes()), None, "{digits:?}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use snowbank_tls::files;
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
 /// it confirms that the daemon still holds its worker IDs, and then it releases them. Both waits
 /// are part of the stop's wait for storage.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
@@ -76,8 +76,6 @@ pub(crate) enum Done {
 /// Facts for the operator that the thread learns during a check of its keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
-    /// The time from one check to the next.
-    pub(crate) poll_period: Duration,
     /// The count of each source's worker IDs.
     pub(crate) pools: Vec<Counted>,
     /// The Unix time at which the certificate that the daemon shows to the coordinator expires.
@@ -216,7 +214,6 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
             // A daemon that serves must soon notice a loss.
             member.hurry();
             let checked = member.check(clocks);
-            work.noticed.poll_period = member.poll_period();
             match checked {
                 Ok(()) => {
                     work.notice(clocks);

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 /// The handle of a thread that does jobs. The thread ends once the handle is dropped.
 #[derive(Debug)]
@@ -82,6 +83,14 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         // A loss that a job of another thread found was not counted.
         self.in_flight = self.in_flight.saturating_sub(done.len());
         done
+    }
+
+    /// Lets the thread end after the jobs that it already has, and waits for that, at most this
+    /// long.
+    pub(super) fn wait_for_end(self, limit: Duration) {
+        let done = self.close();
+        let deadline = Instant::now() + limit;
+        while done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok() {}
     }
 
     /// Lets the thread end after the jobs that it already has. Returns the channel of their

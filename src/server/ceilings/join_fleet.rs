@@ -47,7 +47,7 @@ pub(crate) fn open(
     let certificate = access.certificate.clone();
     let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
     let names = Names { fleet: &settings.fleet.name, state: &found.owner.state, holder: &holder };
-    let member = Member::new(coordinator, names, notes, new_identity);
+    let member = Member::new(coordinator, names, settings.fleet_limits(), notes, new_identity);
     Ok(InFleet { member, pools: pools(settings), certificate })
 }
 
@@ -323,15 +323,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
 /// Returns what the source with this index asks of the coordinator, without a proof.
 fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     let source = &settings.sources[index];
-    Want {
-        index,
-        source: &source.name,
-        layout: &source.layout,
-        clocks,
-        proof: Proof::None,
-        max_ahead: source.max_ahead,
-        horizon: settings.fleet.horizon,
-    }
+    Want { index, source: &source.name, layout: &source.layout, clocks, proof: Proof::None }
 }
 
 /// Locks these worker IDs, and returns the proof that the state may continue with them. There is no

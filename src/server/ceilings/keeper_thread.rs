@@ -19,7 +19,7 @@ use super::start_sources::Starting;
 use super::storage_thread::{self, Done, Storage, Trim};
 use crate::ceiling::{StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
-use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
+use crate::fleet::{Bound, Clocks, POLL_PERIOD};
 use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -74,8 +74,6 @@ pub(crate) struct Ceilings {
     fleet_checked_at: Option<BootMicros>,
     /// True while the fleet thread has not done the last check that was sent to it.
     fleet_is_checking: bool,
-    /// The time between two checks of the fleet thread.
-    fleet_period: Duration,
     /// The time at which the storage thread last got a job.
     stored_at: BootMicros,
 }
@@ -93,7 +91,6 @@ impl Ceilings {
             is_in_fleet: false,
             fleet_checked_at: None,
             fleet_is_checking: false,
-            fleet_period: POLL_PERIOD_MIN,
             stored_at: clock::os::boot(),
         }
     }
@@ -233,7 +230,7 @@ impl Ceilings {
             && self.keeper.lost().is_none()
         {
             let waited = self.fleet_checked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
-            let check_in = self.fleet_period.saturating_sub(waited);
+            let check_in = POLL_PERIOD.saturating_sub(waited);
             if check_in.is_zero() {
                 // The fleet thread wakes this thread when it has done the check.
                 self.fleet_checked_at = Some(reading.boot);
@@ -262,7 +259,6 @@ impl Ceilings {
                     metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
-                    self.fleet_period = noticed.poll_period;
                     seen.noticed = *noticed;
                 }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
@@ -365,7 +361,12 @@ impl Ceilings {
     /// Returns the fleet thread if the coordinator confirms that the worker IDs still belong to
     /// this daemon, so that they can be released.
     fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
-        let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
+        let mut fleet = self.fleet.take()?;
+        if is_lost {
+            // The thread stores that the worker IDs are lost, so that the next start asks.
+            fleet.wait_for_end(fleet_thread::ANSWER_TIMEOUT);
+            return None;
+        }
         match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
             Ok(()) => Some(fleet),
             Err(reason) => {

@@ -47,6 +47,11 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT) }
     }
 
+    /// Returns whether the daemon stops, or has announced that it will.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.0.metrics.draining.load(Ordering::Relaxed)
+    }
+
     /// Completes once another process may have taken over a worker ID, a shared counter or the
     /// state, or once the start is refused.
     pub(crate) async fn await_loss(&self) {

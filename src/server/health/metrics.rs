@@ -4,6 +4,7 @@
 //! with a load and a store, which cost no more than a plain addition. A reader on another thread
 //! may see a value that is a moment old.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -33,9 +34,55 @@ pub(crate) struct ShardCounters {
     pub(crate) gets: GetCounters,
     /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
+    /// Connections that the daemon closed by itself, by reason.
+    pub(crate) closed: [Counter; CloseReason::ALL.len()],
     pub(crate) access: AccessCounters,
     pub(crate) traffic: TrafficCounters,
     pub(crate) latency: LatencyCounters,
+}
+
+/// The reason why the daemon closed a connection by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// The client sent nothing for `idle_timeout`.
+    Idle,
+    /// The rest of a request did not arrive within `stall_timeout`.
+    HalfRequest,
+    /// The client did not read its replies for `stall_timeout`.
+    UnreadReplies,
+    /// The queues had no room for a long request within `stall_timeout`.
+    Queue,
+    /// The client sent what is no request of the protocol.
+    BadRequest,
+    /// A thousand requests in a row were errors.
+    Errors,
+    /// The client sent a wrong token or none, or a reload revoked its token or certificate.
+    Unauthorized,
+}
+
+impl CloseReason {
+    const ALL: [CloseReason; 7] = [
+        CloseReason::Idle,
+        CloseReason::HalfRequest,
+        CloseReason::UnreadReplies,
+        CloseReason::Queue,
+        CloseReason::BadRequest,
+        CloseReason::Errors,
+        CloseReason::Unauthorized,
+    ];
+
+    /// Returns the name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            CloseReason::Idle => "idle",
+            CloseReason::HalfRequest => "half_request",
+            CloseReason::UnreadReplies => "unread_replies",
+            CloseReason::Queue => "queue",
+            CloseReason::BadRequest => "bad_request",
+            CloseReason::Errors => "errors",
+            CloseReason::Unauthorized => "unauthorized",
+        }
+    }
 }
 
 impl ShardCounters {
@@ -46,6 +93,7 @@ impl ShardCounters {
             others: Counter::default(),
             gets: GetCounters::default(),
             errors: Default::default(),
+            closed: Default::default(),
             access: AccessCounters::default(),
             traffic: TrafficCounters::default(),
             latency: LatencyCounters::default(),
@@ -56,6 +104,11 @@ impl ShardCounters {
     pub(crate) fn record_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors[code as usize - 1].add(1);
         self.protocols[protocol as usize].errors.add(1);
+    }
+
+    /// Counts a connection that the daemon closes by itself.
+    pub(crate) fn record_closed(&self, reason: CloseReason) {
+        self.closed[reason as usize].add(1);
     }
 
     /// Counts an answer that the protocol's front end gave by itself, without a source.
@@ -255,6 +308,12 @@ impl Metrics {
     /// Returns the sum of a counter over all shards.
     pub(crate) fn sum(&self, counter: impl Fn(&ShardCounters) -> u64) -> u64 {
         self.shards.iter().map(|shard| counter(shard)).sum()
+    }
+
+    /// Returns the number of connections that the daemon closed for each reason.
+    pub(crate) fn closed(&self) -> BTreeMap<String, u64> {
+        let count = |reason: CloseReason| self.sum(|shard| shard.closed[reason as usize].get());
+        CloseReason::ALL.map(|reason| (reason.name().to_owned(), count(reason))).into()
     }
 
     /// Locks and returns the keeper's last observations. Requests must not wait for this lock.

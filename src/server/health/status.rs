@@ -88,6 +88,7 @@ impl Common {
                 .map(|(protocol, addresses)| protocol_status(metrics, *protocol, addresses))
                 .collect(),
             last_reload: metrics.last_reload().clone(),
+            closed: metrics.closed(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
             other_requests: metrics.sum(|shard| shard.others.get()),
             traffic: metrics.shards.iter().map(|shard| &shard.traffic).sum(),

@@ -28,7 +28,7 @@ use crate::ceiling::store::{Claimant, DiskStore};
 use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading};
 use crate::config::{Secrets, Settings, SourceSettings};
-use crate::fleet::{Clocks, POLL_PERIOD_MAX, noticed_within};
+use crate::fleet::{Clocks, noticed_within};
 use crate::numbering::Numbering;
 use crate::server::ceilings::fleet_thread::{self, Fleet};
 use crate::server::ceilings::join_fleet::{self, Joined, Joining};
@@ -52,7 +52,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest time that a stop waits until a running try has ended and has given back its worker
 /// IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
 pub(crate) const TRY_TIMEOUT: Duration =
-    noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
+    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
       worker ID, the power failed, or the disk hung";

@@ -14,7 +14,7 @@ use super::start::Server;
 use super::stop::Signals;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::Site;
-use crate::config::{Address, Protocol};
+use crate::config::Protocol;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
 use crate::server::net::admin_accept;
@@ -122,8 +122,7 @@ async fn accept_until(
     let (stop_acceptors, stopped) = watch::channel(false);
     let mut acceptors = JoinSet::new();
     for (protocol, listener) in listeners {
-        let is_loopback = matches!(listener.address, Address::Tcp { .. }) && listener.address.is_local();
-        let info = ListenerInfo { protocol, tls: tls_of(&listener, common), is_loopback };
+        let info = ListenerInfo { protocol, tls: tls_of(&listener, common) };
         let inboxes = Arc::clone(&inboxes);
         let common = Arc::clone(common);
         let stopped = stopped.clone();

@@ -107,15 +107,18 @@ impl Server {
         let runtimes = (0..count).map(|_| make_runtime()).collect::<Result<_, _>>()?;
         let mut listeners = Vec::new();
         let mut by_protocol = Vec::new();
+        let everywhere = settings.listeners().into_iter().flat_map(|(_, addresses)| addresses);
+        let ipv4_ports: Vec<u16> =
+            everywhere.chain(&settings.admin.listen).filter_map(listen::ipv4_port).collect();
         for (protocol, addresses) in settings.listeners() {
-            let opened = listen_at(sockets.listeners(Purpose::Clients(protocol)), addresses)?;
+            let opened = listen_at(sockets.listeners(Purpose::Clients(protocol)), addresses, &ipv4_ports)?;
             if !opened.is_empty() {
                 let addresses = opened.iter().map(|listener| listener.address.to_string());
                 by_protocol.push((protocol, addresses.collect()));
             }
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
-        let admin = listen_at(sockets.listeners(Purpose::Admin), &settings.admin.listen)?;
+        let admin = listen_at(sockets.listeners(Purpose::Admin), &settings.admin.listen, &ipv4_ports)?;
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(count, by_protocol, instance, reading);
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
@@ -200,14 +203,18 @@ impl LiveConfig {
 }
 
 /// Returns the inherited listeners for a purpose. If there are none, opens listeners at
-/// `addresses`.
-fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
+/// `addresses`. Listeners at `[::]` leave `ipv4_ports` to others.
+fn listen_at(
+    inherited: Vec<Listener>,
+    addresses: &[Address],
+    ipv4_ports: &[u16],
+) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {
         return Ok(inherited);
     }
     let mut listeners = Vec::new();
     for address in addresses {
-        listeners.extend(listen::open(address)?);
+        listeners.extend(listen::open(address, ipv4_ports)?);
     }
     Ok(listeners)
 }

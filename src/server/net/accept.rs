@@ -44,8 +44,6 @@ pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
     /// The acceptor for TLS handshakes. `None`: the listener does not speak TLS.
     pub(crate) tls: Option<tls::Acceptor>,
-    /// True if the listener is a TCP socket without TLS, and only this machine can reach it.
-    pub(crate) is_loopback: bool,
 }
 
 /// An accepted connection on its way to a shard.

@@ -13,7 +13,6 @@ use super::pending::{Pending, PendingLimit};
 use super::socket_stream::SocketStream;
 use super::{rejections, tls_stream};
 use crate::admin::{HEAD_WITHIN, Site};
-use crate::config::Address;
 use crate::tls;
 
 /// The most open connections of an admin listener: enough for scrapers, probes and pages. All
@@ -24,10 +23,6 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// Serves the connections of one listener, over TLS if `tls` is given, until the future is dropped.
 /// The connections end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
-    let address = &listener.address;
-    // The site checks the Host header at loopback, because a web page can lead a browser here by a
-    // DNS name of its own (DNS rebinding). Over TLS, the browser checks the name.
-    let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
@@ -36,25 +31,20 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
         while connections.try_join_next().is_some() {}
         // Registering fails only if the system cannot watch one more socket.
         if let Ok(stream) = SocketStream::register(socket) {
-            connections.spawn(serve_pending(stream, tls.clone(), site.clone(), is_loopback, pending));
+            connections.spawn(serve_pending(stream, tls.clone(), site.clone(), pending));
         }
     }
 }
 
 /// Serves a connection until it ends or is evicted. The connection counts as silent while its
 /// client neither sends nor waits for an answer.
-async fn serve_pending(
-    stream: SocketStream,
-    tls: Option<tls::Acceptor>,
-    site: Site,
-    is_loopback: bool,
-    mut pending: Pending,
-) {
+async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: Site, mut pending: Pending) {
     let peer = stream.peer();
     let answers = AtomicBool::new(false);
     let evicted = pending.evicted();
     let mut served = pin!(async {
         if let Some(stream) = encrypted(stream, tls).await {
+            let is_loopback = stream.is_at_loopback();
             site.serve(stream, is_loopback, &answers).await;
         }
     });

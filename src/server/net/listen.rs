@@ -1,7 +1,7 @@
 //! Opens the sockets that the daemon listens on.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,19 +51,38 @@ pub(crate) struct Listener {
     pub(crate) _file: Option<SocketFile>,
 }
 
-/// Opens the sockets of an address. A host name may resolve to several addresses, each with a
-/// socket.
-///
-/// # Errors
-/// Returns the address and the reason, in one line.
-pub(crate) fn open(address: &Address) -> Result<Vec<Listener>, StartError> {
+/// Returns the port of an address that is, or may resolve to, an IPv4 address.
+pub(crate) fn ipv4_port(address: &Address) -> Option<u16> {
     match address {
-        Address::Unix(path) => open_unix(path).map(|listener| vec![listener]),
-        Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
+        Address::Unix(_) => None,
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
+            host.parse::<Ipv6Addr>().is_err().then_some(*port)
+        }
     }
 }
 
-fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, StartError> {
+/// Opens the sockets of an address. A host name may resolve to several addresses, each with a
+/// socket. `[::]` accepts IPv4, too, as people expect, unless its port is among `ipv4_ports`, which
+/// other listeners have.
+///
+/// # Errors
+/// Returns the address and the reason, in one line.
+pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener>, StartError> {
+    match address {
+        Address::Unix(path) => open_unix(path).map(|listener| vec![listener]),
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
+            let is_for_ipv4 = *port == 0 || !ipv4_ports.contains(port);
+            open_tcp(address, host, *port, is_for_ipv4)
+        }
+    }
+}
+
+fn open_tcp(
+    address: &Address,
+    host: &str,
+    port: u16,
+    is_for_ipv4: bool,
+) -> Result<Vec<Listener>, StartError> {
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| {
@@ -73,7 +92,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let mut listeners = Vec::new();
     let mut unavailable = None;
     for at in resolved {
-        match bind_tcp(at, address.is_tls()) {
+        match bind_tcp(at, address.is_tls(), is_for_ipv4) {
             Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
                 listeners.push(listener);
             }
@@ -108,23 +127,34 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     StartError::from_system(may_pass(error), reason)
 }
 
-fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
-    if at.is_ipv6() {
-        // "[::]" accepts only IPv6. If it accepted IPv4 too, an operator could not configure
-        // "0.0.0.0" beside it.
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    tune(&socket)?;
-    socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
+fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
+    let is_both = is_for_ipv4 && at.ip() == Ipv6Addr::UNSPECIFIED;
+    let socket = match bind(at, !is_both) {
+        Err(error) if is_both && error.kind() == io::ErrorKind::AddrInUse => {
+            let socket = bind(at, true)?;
+            tracing::warn!("{at} is for IPv6 alone, because another program has the port for IPv4");
+            socket
+        }
+        socket => socket?,
+    };
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(at);
     let host = bound.ip().to_string();
     let port = bound.port();
     let address = if is_tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
     Ok(Listener { socket, address, _file: None })
+}
+
+fn bind(at: SocketAddr, is_only_ipv6: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(is_only_ipv6)?;
+    }
+    socket.set_reuse_address(true)?;
+    tune(&socket)?;
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
 }
 
 /// Sets the options that accepted TCP connections inherit from their listener.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -58,6 +59,15 @@ pub(crate) fn log(peer: impl fmt::Display, reason: &str) {
     log_closed(&REASONS, "", peer, reason);
 }
 
+/// Logs that a connection was closed because its peer sent nothing for `idle_timeout`. This is no
+/// fault, so the line is no warning.
+pub(crate) fn log_idle(peer: impl fmt::Display, idle_timeout: Duration) {
+    let reason = format!("it sent nothing for {idle_timeout:?} (limits.idle_timeout)");
+    if let Some(count) = count(&REASONS, "", &reason) {
+        tracing::info!(%peer, count, "closed an idle connection: {reason}");
+    }
+}
+
 /// Logs that a connection was closed because the peer did not authorize itself. `origin` is the
 /// peer's address without the port.
 pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, reason: &str) {
@@ -100,8 +110,6 @@ fn log_closed(rejections: &Mutex<Rejections>, origin: &str, peer: impl fmt::Disp
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -111,6 +111,14 @@ impl SocketStream {
         if let SocketStream::Tls(stream) = self { Some(stream.shown()) } else { None }
     }
 
+    /// Returns whether this is a TCP connection without TLS to a loopback address of this machine,
+    /// whatever addresses its listener has. A web page can lead a browser here by a DNS name of its
+    /// own (DNS rebinding). Over TLS, the browser checks the name.
+    pub(crate) fn is_at_loopback(&self) -> bool {
+        let SocketStream::Tcp(stream) = self else { return false };
+        stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+    }
+
     /// Returns a name for the peer, for log lines.
     #[cold]
     pub(crate) fn peer(&self) -> String {

@@ -35,7 +35,9 @@ use super::scheduler::Account;
 use crate::access::Session;
 use crate::clock::BootMicros;
 use crate::frontends::FrontEnd;
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::Pending;
+use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 
 /// The value of `read_at` before the first read.
@@ -108,10 +110,14 @@ impl<F: FrontEnd> Connection<F> {
     /// in which it ceases to be pending.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
-            // Replies are sent before anything else is awaited.
-            if !self.exchange.unwritten.is_empty() || self.stream.has_unsent() {
+            // Replies are sent before anything else is awaited but more requests.
+            if self.has_unwritten() {
                 self.record_silent();
                 self.record_kept();
+                if matches!(turn, TurnEnd::Done | TurnEnd::Again) && self.may_queue_more() {
+                    turn = Box::pin(self.flush_or_serve(turn)).await?;
+                    continue;
+                }
                 Box::pin(self.flush()).await?;
             }
             self.record_kept();
@@ -171,6 +177,9 @@ impl<F: FrontEnd> Connection<F> {
                 () = parked.ready(&thread) => {}
                 reset = self.stream.reset() => return Err(reset),
             }
+            if thread.draining.get() && !self.has_more_requests().await {
+                self.exchange.front.end_with_next_reply();
+            }
             let exchange = &mut self.exchange;
             waiting = thread.take_turn(&mut self.session, |turn| exchange.resume(turn, parked));
         }
@@ -179,6 +188,43 @@ impl<F: FrontEnd> Connection<F> {
             poll_fn(|cx| self.poll_permit(cx)).await;
         }
         Ok(())
+    }
+
+    /// Counts that the daemon closes the connection by itself, and logs why.
+    #[cold]
+    fn record_closed(&self, reason: CloseReason) {
+        let thread = &self.member.thread;
+        thread.counters.record_closed(reason);
+        let limits = &thread.live_config.borrow().limits;
+        let stall_timeout = limits.stall_timeout;
+        let peer = self.stream.peer();
+        match reason {
+            CloseReason::UnreadReplies => rejections::log(
+                peer,
+                &format!(
+                    "it read no reply for {stall_timeout:?} (limits.stall_timeout), and has its share of \
+                     limits.max_queued_bytes queued; read replies while sending, or send fewer requests at once"
+                ),
+            ),
+            CloseReason::HalfRequest => rejections::log(
+                peer,
+                &format!("the rest of a request did not arrive for {stall_timeout:?} (limits.stall_timeout)"),
+            ),
+            CloseReason::Queue => rejections::log(
+                peer,
+                &format!(
+                    "for {stall_timeout:?}, limits.max_queued_bytes had no room for its long request; see who reads no \
+                     replies, or raise the limit"
+                ),
+            ),
+            CloseReason::Idle => rejections::log_idle(peer, limits.idle_timeout.unwrap_or_default()),
+            CloseReason::BadRequest | CloseReason::Errors | CloseReason::Unauthorized => {}
+        }
+    }
+
+    /// Returns whether requests have arrived behind the one that is served.
+    async fn has_more_requests(&self) -> bool {
+        !self.exchange.unread.is_empty() || poll_fn(|cx| Poll::Ready(self.stream.is_readable(cx))).await
     }
 
     fn poll_permit(&mut self, cx: &Context<'_>) -> Poll<()> {

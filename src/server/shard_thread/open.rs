@@ -24,7 +24,6 @@ use crate::tls::{Acceptor, HandshakeFailure};
 /// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
-    let is_loopback = info.is_loopback;
     // Registering fails only if the system cannot watch one more socket.
     let Ok(stream) = SocketStream::register(socket) else { return };
     let mut member = Member::new(Rc::clone(thread));
@@ -35,18 +34,17 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             // the connection is served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
-                    info.protocol.with(Accepted { stream, is_loopback, pending: None, member, open });
+                    info.protocol.with(Accepted { stream, pending: None, member, open });
                 }
             });
         }
-        (stream, _, pending) => info.protocol.with(Accepted { stream, is_loopback, pending, member, open }),
+        (stream, _, pending) => info.protocol.with(Accepted { stream, pending, member, open }),
     }
 }
 
 /// A connection that is ready to be served.
 struct Accepted {
     stream: SocketStream,
-    is_loopback: bool,
     pending: Option<Pending>,
     member: Member,
     open: OpenConnection,
@@ -56,12 +54,12 @@ impl WithFrontEnd for Accepted {
     /// Spawns the task that serves the connection. Each front end has a task type of its own, so an
     /// idle connection takes only the memory that its protocol needs.
     fn call<F: FrontEnd + 'static>(self) {
-        let Accepted { stream, is_loopback, pending, member, open } = self;
+        let Accepted { stream, pending, member, open } = self;
         let live_config = Arc::clone(&member.thread.live_config.borrow());
         let rules = &live_config.facts.access;
         let has_tokens = F::PROTOCOL.has_tokens();
         let session = Session::new(rules, live_config.version, stream.shown(), has_tokens);
-        let front = if is_loopback { F::default().at_loopback() } else { F::default() };
+        let front = if stream.is_at_loopback() { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
         // This is an async block, because an async function would keep its arguments in memory
         // twice.

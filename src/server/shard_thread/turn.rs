@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -68,7 +69,7 @@ impl<'t> Turn<'t> {
             facts: &config.facts,
             session,
             draining: false,
-            is_stopping: thread.draining.get(),
+            is_stopping: metrics.draining.load(Ordering::Relaxed),
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
             counts: &**thread,

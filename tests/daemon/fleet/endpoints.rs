@@ -46,8 +46,8 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
 fn a_daemon_ignores_another_cluster_if_its_own_goes_away() {
     each(|at| {
         let mut other = another(at);
-        init(&toml(at, Some(5), LONG));
-        let toml_of_other = toml(other.as_ref(), Some(5), LONG);
+        init(&toml(at, Some(5), SHORT));
+        let toml_of_other = toml(other.as_ref(), Some(5), SHORT);
         init(&toml_of_other);
         other.kill();
         let machine = Machine::new();

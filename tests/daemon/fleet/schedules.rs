@@ -2,8 +2,8 @@
 //! checks that all IDs of its daemons are distinct. If a daemon now refuses a step of the schedule,
 //! the output shows the refusal.
 //!
-//! The schedules take minutes, so only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` selects
-//! the schedules whose names contain `horizons`.
+//! The schedules take minutes, so only `tests/long` runs them. `SNOWBANK_SCHEDULE=lowered` selects
+//! the schedules whose names contain `lowered`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ struct Schedule {
 const SCHEDULES: [Schedule; 6] = [
     Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
     Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
-    Schedule { name: "horizons that differ", play: horizons },
+    Schedule { name: "max_ahead lowered between two starts", play: lower_max_ahead },
     Schedule { name: "lost data, and a clock that was ahead", play: lost_data },
     Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
     Schedule { name: "two restores in a row, and a daemon that is cut off", play: two_restores },
@@ -179,30 +179,30 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 
-/// The daemon that notices the restore has a shorter horizon than the daemon that is cut off. The
-/// restored marker does not have the longer horizon.
-fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let url = at.url();
-    let proxy = at.proxy();
-    let toml = |url: &str, origin, horizon| config(at, url, "horizons", origin, horizon);
-    let noticing = toml(&url, "worker_ids = 7", "8s");
-    let long = toml(&proxy.url(), ASSIGNED, "32s");
-    let short = toml(&url, ASSIGNED, "8s");
-    init(&noticing);
-    let [notices, cut_off, late] = [(); 3].map(|()| Machine::new());
-    let mut first = notices.start(&noticing);
+/// A killed daemon's worker ID is taken when its ceiling is near, and a restore loses that. Then the
+/// killed daemon starts with a lower `max_ahead`. By this value its ceiling would still be far, and
+/// it would go on beyond that ceiling, at which the other daemon had started.
+fn lower_max_ahead(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let toml = config(at, &at.url(), "lower", "worker_ids = 5", "16s");
+    let toml = toml.replace("max_ahead = \"1s\"", "max_ahead = \"2500ms\"");
+    init(&toml);
+    let [killed, taker] = [(); 2].map(|()| Machine::new());
+    let mut first = killed.start(&toml);
+    tally.draw(&[("killed", &first)]);
+    first.kill();
     at.back_up();
-    let second = cut_off.start(&long);
-    tally.draw(&[("horizon 32s, cut off", &second)]);
-    // Meanwhile the first daemon raises its ceiling, and reads the longer horizon.
-    thread::sleep(Duration::from_secs(6));
-    proxy.cut();
+    let mut second = taker.start(&toml);
+    second.assert_has_numbers();
+    tally.draw(&[("the next holder", &second)]);
     at.restore();
-    assert_eq!(first.wait(), Some(3), "{}", first.log());
-    let third = late.start(&short);
-    // After 10 s a floor computed from the shorter horizon would have passed.
-    thread::sleep(Duration::from_secs(10));
-    tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
+    assert_eq!(second.wait(), Some(3), "{}", second.log());
+    let lowered = toml.replace("2500ms", "300ms");
+    let refused = Ended::of(*killed.setup(&lowered).try_start().map(drop).expect_err("a refusal"));
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    tally.refuse(&refused.stderr, "allowed: fleet.horizon 16s and max_ahead 2.5s");
+    let again = killed.start(&toml);
+    again.assert_has_numbers();
+    tally.draw(&[("killed", &again)]);
 }
 
 /// The clock of the first daemon is 20 s ahead. The next holder of the same worker ID draws IDs
@@ -213,7 +213,7 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     const TURNS: usize = 8;
     let (Some(ahead), Some(right)) = (Machine::with_clock(), Machine::with_clock()) else { return };
     ahead.clock().set(20_000);
-    let toml = config(at, &at.url(), "lost", ASSIGNED, "8s");
+    let toml = config(at, &at.url(), "lost", ASSIGNED, "16s");
     init(&toml);
     let mut daemon = ahead.start(&toml);
     let began = Instant::now();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::daemon::{Begin, Daemon, Served};
 use super::machine::Machine;
-use super::server::Link;
+use super::server::{Link, SlowDisk};
 use super::world::World;
 use snowbank::fleet::Member;
 
@@ -21,13 +21,15 @@ pub(crate) struct Saved {
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) member: Member<Link>,
+    pub(crate) link: Link,
+    pub(crate) disk: SlowDisk,
     pub(crate) sources: Vec<Begin>,
 }
 
 impl World {
     /// Saves a machine's memory, and switches the machine off. Then the machine boots.
     pub(crate) fn save(&mut self, at: usize) {
-        let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
+        let Daemon { machine, member, link, disk, sources, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
         let begin = |Served { source, workers, fleet, .. }: Served| Begin {
             workers,
@@ -35,7 +37,7 @@ impl World {
             covered: fleet,
             losses: source.grant().generation(),
         };
-        let process = Process { member, sources: sources.into_iter().map(begin).collect() };
+        let process = Process { member, link, disk, sources: sources.into_iter().map(begin).collect() };
         // The process may have been killed just before the save.
         let process = Some(process).filter(|_| self.rng.bool());
         // All copies get the same new boot identity, so their kernels look the same.
@@ -53,8 +55,8 @@ impl World {
         let Saved { machine, process, .. } = saved.clone();
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
-        let Some(Process { member, sources }) = process else { return };
-        let mut daemon = self.daemon(machine, member, sources);
+        let Some(Process { member, link, disk, sources }) = process else { return };
+        let mut daemon = self.daemon(machine, member, (link, disk), sources);
         for served in &mut daemon.sources {
             served.source.grant().revoke();
             served.is_copy = true;

@@ -6,19 +6,22 @@ use std::time::Duration;
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, FleetError, Member, Names, Taken, Want};
+use snowbank::fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Taken, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
 
 use super::machine::Machine;
-use super::server::Link;
+use super::server::{Link, SlowDisk};
 use super::world::World;
-use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, new_identity};
+use super::{FLEET, SETTINGS, SOURCES, SourceLayout, Workers, clocks, new_identity};
 
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
     pub(crate) member: Member<Link>,
+    /// The member's connection, and its disk.
+    pub(crate) link: Link,
+    pub(crate) disk: SlowDisk,
     pub(crate) keeper: Keeper,
     pub(crate) sources: Vec<Served>,
     pub(crate) wall: Arc<Wall>,
@@ -26,10 +29,23 @@ pub(crate) struct Daemon {
     pub(crate) pending: Option<Write>,
 }
 
+impl Daemon {
+    /// Returns the earliest instant of the bounds that the coordinator acknowledged.
+    pub(crate) fn until_us(&self) -> i64 {
+        let until = |served: &Served| {
+            let numbering = served.source.numbering();
+            numbering.start_of(numbering.tick_of(served.fleet)).0
+        };
+        self.sources.iter().map(until).min().unwrap_or_default()
+    }
+}
+
 /// A start that pauses, because it has taken worker IDs that its state did not hold.
 pub(crate) struct Starting {
     pub(crate) machine: usize,
     member: Member<Link>,
+    link: Link,
+    disk: SlowDisk,
     layouts: Vec<SourceLayout>,
     taken: Vec<Option<Taken>>,
 }
@@ -126,19 +142,27 @@ impl World {
             // The operator has changed the machine's configuration.
             self.machines[machine].is_turned = self.is_turned;
         }
+        if self.changes_settings && self.rng.u8(..4) == 0 {
+            let (horizon, max_ahead) = SETTINGS[self.rng.usize(..SETTINGS.len())];
+            (self.machines[machine].horizon, self.machines[machine].max_ahead) = (horizon, max_ahead);
+        }
+        let link = self.link.another();
         let notes = self.machines[machine].read_notes();
+        let disk = SlowDisk::with(link.clone(), notes.clone());
+        let notes = notes.kept_in(Some(Arc::new(disk.clone())));
         // The process of the last try either still waits, or was killed.
         let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
         let clocks = clocks(reading);
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let names = Names { fleet: FLEET, state: &self.machines[machine].disk.state, holder: &holder };
-        let member = Member::new(self.link.clone(), names, notes, new_identity);
+        let limits = FleetLimits::new(self.machines[machine].horizon, self.machines[machine].max_ahead);
+        let member = Member::new(link.clone(), names, limits, notes, new_identity);
         let mut member = member.after(tried.unwrap_or_default());
         let layouts = self.layouts(self.machines[machine].is_turned);
         let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
         let taken: Option<Vec<_>> = layouts.iter().map(take).collect();
-        self.machines[machine].disk.notes = member.notes().clone();
+        self.machines[machine].disk.notes = disk.durable();
         let Some(taken) = taken else {
             self.machines[machine].tried = Some(member.into_tried());
             return None;
@@ -153,17 +177,17 @@ impl World {
             *self.link.server() = server;
             return None;
         }
-        Some(Starting { machine, member, layouts, taken })
+        Some(Starting { machine, member, link, disk, layouts, taken })
     }
 
     /// Ends a start, after its pause if it has one.
     pub(crate) fn settle(&mut self, starting: Starting) {
-        let Starting { machine, mut member, layouts, mut taken } = starting;
+        let Starting { machine, mut member, link, disk, layouts, mut taken } = starting;
         self.call_from(machine);
         let reading = self.reading(machine);
         let clocks = clocks(reading);
         let settled = member.settle(&mut taken, clocks).and_then(|()| member.check_taken(clocks));
-        self.machines[machine].disk.notes = member.notes().clone();
+        self.machines[machine].disk.notes = disk.durable();
         if settled.is_err() {
             self.machines[machine].tried = Some(member.into_tried());
             return;
@@ -179,7 +203,7 @@ impl World {
             found.let_go(&begin.workers, &mut member);
             begins.push(begin);
         }
-        let daemon = self.daemon(machine, member, begins);
+        let daemon = self.daemon(machine, member, (link, disk), begins);
         self.daemons.push(daemon);
     }
 
@@ -199,8 +223,6 @@ impl World {
             layout: &layout,
             clocks,
             proof: Proof::None,
-            max_ahead: machine.max_ahead,
-            horizon: machine.horizon,
         };
         let own = machine.given.clone().or_else(|| member.own(want));
         let proof = |ids: &WorkerSet| machine.proof(&Workers { of, ids: ids.clone() });
@@ -222,7 +244,13 @@ impl World {
     }
 
     /// Makes a process, and makes its first local ceilings durable.
-    pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begins: Vec<Begin>) -> Daemon {
+    pub(crate) fn daemon(
+        &mut self,
+        machine: usize,
+        member: Member<Link>,
+        (link, disk): (Link, SlowDisk),
+        begins: Vec<Begin>,
+    ) -> Daemon {
         let reading = self.reading(machine);
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
         let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));
@@ -242,7 +270,7 @@ impl World {
         }
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
-        Daemon { machine, member, keeper, sources, wall, pending: None }
+        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -283,6 +311,9 @@ impl World {
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
         let pending = daemon.pending.take();
+        // A job may begin right before a poll is due.
+        let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
+        daemon.link.idle(if pending.is_some() { part } else { 1.0 });
         let raised = match &pending {
             Some(write) => {
                 let mut bounds = Vec::new();
@@ -294,7 +325,7 @@ impl World {
             }
             None => daemon.member.check(clocks),
         };
-        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
+        self.machines[daemon.machine].disk.notes = daemon.disk.durable();
         self.link.server().is_reliable = false;
         let result = match raised {
             Ok(()) => Ok(()),
@@ -325,7 +356,7 @@ impl World {
         let had_lost = !server.lost_terms.is_empty();
         for served in &ended.sources {
             let of = served.workers.of;
-            let note = ended.member.notes().of(SOURCES[of.source], &of.layout().space().to_string());
+            let note = ended.member.notes().of(FLEET, SOURCES[of.source], &of.layout().space().to_string());
             server.lost_terms.retain(|term| note.is_none_or(|note| note.term != *term));
         }
         if had_lost && server.lost_terms.is_empty() {
@@ -381,6 +412,6 @@ impl World {
             let _ = daemon.member.release(&bounds, clocks);
             self.back_up_after_release();
         }
-        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
+        self.machines[daemon.machine].disk.notes = daemon.disk.durable();
     }
 }

@@ -1,15 +1,19 @@
 //! The simulated coordinator, and the faults of its network.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
-use snowbank::fleet::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank::fleet::{
+    CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP,
+    Swap, Swapped,
+};
 use snowbank_id::layout::UnixMicros;
 use std::time::Duration;
 
-/// The time between two polls of each daemon.
-pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
+/// The most keys of one message.
+const KEYS_MAX: usize = NUMBERS_MAX + 1;
 
 pub(crate) type Keys = BTreeMap<String, String>;
 
@@ -28,7 +32,12 @@ pub(crate) struct Server {
     pub(crate) lost_terms: Vec<String>,
     /// How many of the next calls get no answer.
     cut_off: u32,
+    /// The time that each message takes.
     answer_time: Duration,
+    /// The time that each sync of a daemon's disk takes.
+    pub(crate) sync_time: Duration,
+    /// The longest time in which a daemon so far would have noticed a restore.
+    noticed_within: Duration,
     /// Writes in flight.
     pub(crate) late: Vec<Vec<Swap>>,
     pub(crate) is_away: bool,
@@ -43,7 +52,9 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(reads_lag: bool, mut rng: fastrand::Rng) -> Server {
         Server {
-            answer_time: Duration::from_millis(rng.u64(..1_000)),
+            answer_time: Duration::from_millis(rng.u64(..300)),
+            sync_time: Duration::from_millis(rng.u64(..1_500)),
+            noticed_within: Duration::ZERO,
             reads_lag,
             keys: Keys::new(),
             older: Keys::new(),
@@ -138,37 +149,92 @@ impl Server {
     }
 }
 
-/// A daemon's connection to the coordinator.
+/// A daemon's connection to the coordinator. Clones share one clock, as a daemon and the world do.
 #[derive(Clone)]
 pub(crate) struct Link {
     server: Arc<Mutex<Server>>,
     opened: u64,
-    /// The time that passed while the daemon paused or waited for answers.
-    passed: Duration,
+    times: Arc<Mutex<Times>>,
+}
+
+/// The times of a daemon, by its own clock, which counts only its waits for answers and syncs, and
+/// the time between its polls.
+#[derive(Default)]
+struct Times {
+    now: Duration,
     /// The time that passed since the daemon's last write.
     since_write: Duration,
+    /// When the last call that compared a key began, by the key.
+    compared: BTreeMap<String, Duration>,
+    /// When the keeper last asked for a check.
+    checked: Duration,
+    is_connected: bool,
+}
+
+impl Times {
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.since_write += time;
+    }
 }
 
 impl Link {
     pub(crate) fn to(server: Server) -> Link {
-        let (opened, passed, since_write) = Default::default();
-        Link { server: Arc::new(Mutex::new(server)), opened, passed, since_write }
+        Link { server: Arc::new(Mutex::new(server)), opened: 0, times: Arc::default() }
+    }
+
+    /// Returns another daemon's connection to the same coordinator.
+    pub(crate) fn another(&self) -> Link {
+        Link { server: Arc::clone(&self.server), opened: 0, times: Arc::default() }
     }
 
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().expect("one thread")
     }
 
-    fn pass(&mut self, time: Duration) {
-        self.passed += time;
-        self.since_write += time;
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().expect("one thread")
     }
 
-    /// Connects again after a call without an answer.
-    fn after<T>(&mut self, answer: Result<T, NoAnswer>) -> Result<T, NoAnswer> {
+    /// Lets time pass until the daemon's next job, at most until its next check is due. `part` of 1
+    /// is a check, and a smaller part is another job.
+    pub(crate) fn idle(&self, part: f64) {
+        let mut times = self.times();
+        let due_in = (times.checked + POLL_PERIOD).saturating_sub(times.now);
+        times.pass(due_in.mul_f64(part));
+        if part >= 1.0 {
+            times.checked = times.now;
+        }
+    }
+
+    /// Ends a call of this many messages that compared these keys. After a call without an answer,
+    /// the daemon connects again, and counts as cut off until it has compared its keys.
+    fn after<'k, T>(
+        &mut self,
+        messages: u32,
+        keys: impl Iterator<Item = &'k String>,
+        answer: Result<T, NoAnswer>,
+    ) -> Result<T, NoAnswer> {
+        let mut server = self.server();
+        let answer_time = server.answer_time;
+        let mut times = self.times();
+        let connecting = if times.is_connected { 0 } else { CONNECTING };
+        let began = times.now;
+        times.pass(answer_time * (messages + connecting));
+        times.is_connected = answer.is_ok();
+        if answer.is_err() {
+            times.compared.clear();
+        }
+        let now = times.now;
+        for key in keys.filter(|_| answer.is_ok()) {
+            let before = times.compared.insert(key.clone(), began);
+            // A restore ends all connections, and the daemon raises the floor by a swap.
+            let rest = answer_time * (CONNECTING + SWAP);
+            let noticed_within = now - before.unwrap_or(began) + rest;
+            server.noticed_within = server.noticed_within.max(noticed_within);
+        }
+        drop((server, times));
         self.opened += u64::from(answer.is_err());
-        let answer_time = self.server().answer_time;
-        self.pass(answer_time);
         answer
     }
 }
@@ -187,26 +253,23 @@ impl Coordinator for Link {
     }
 
     fn now(&self) -> BootMicros {
-        BootMicros(0).after(self.passed)
+        BootMicros(0).after(self.times().now)
     }
 
-    /// A daemon that lost a write notices the loss within the time of a poll and its answers. If
-    /// that time has passed since the pausing daemon's last write, and no daemon has noticed the
-    /// loss, the pausing daemon is cut off at the end of its pause.
+    /// A daemon that lost a write notices the loss in the time that its polls take. If that time
+    /// has passed since the pausing daemon's last write, and no daemon has noticed the loss, the
+    /// pausing daemon is cut off at the end of its pause.
     fn pause(&mut self, time: Duration) {
-        self.pass(time);
-        let since_write = self.since_write;
+        self.times().pass(time);
+        let since_write = self.times().since_write;
         let mut server = self.server();
-        // The last poll waits for its answer, and one step of a job is in flight. Then the next
-        // poll reads the keys and writes the floor.
-        let noticed_within = POLL_PERIOD + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
-        server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };
+        server.cut_off = if server.lost_writes && since_write >= server.noticed_within { 3 } else { 0 };
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
-        self.after(read)
+        self.after(keys.len().div_ceil(KEYS_MAX) as u32, keys.iter(), read)
     }
 
     /// There is one endpoint.
@@ -221,17 +284,75 @@ impl Coordinator for Link {
             let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
             found.map(|(key, stored)| (key.clone(), stored.clone())).collect()
         });
-        self.after(listed)
+        self.after(1, [].iter(), listed)
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
-        let swapped = self.after(swapped);
+        let swapped = self.after(SWAP, swaps.iter().map(|swap| &swap.key), swapped);
         // A refused write changes nothing. Nor does a write of the value that the key already has.
         let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
         if writes && matches!(swapped, Ok(Swapped::Done)) {
-            self.since_write = Duration::ZERO;
+            self.times().since_write = Duration::ZERO;
         }
         swapped
+    }
+}
+
+/// A machine's disk, as a daemon's notes see it: a sync takes time.
+#[derive(Clone)]
+pub(crate) struct SlowDisk {
+    link: Link,
+    writing: Arc<Mutex<Writing>>,
+}
+
+#[derive(Default)]
+struct Writing {
+    durable: Notes,
+    /// The notes that are not durable yet, and when they will be.
+    last: Option<(Duration, Notes)>,
+}
+
+impl SlowDisk {
+    /// Returns a disk with these notes.
+    pub(crate) fn with(link: Link, durable: Notes) -> SlowDisk {
+        SlowDisk { link, writing: Arc::new(Mutex::new(Writing { durable, last: None })) }
+    }
+
+    /// Returns the notes that are durable by now.
+    pub(crate) fn durable(&self) -> Notes {
+        let now = self.link.times().now;
+        let mut writing = self.writing.lock().expect("one thread");
+        if let Some((_, notes)) = writing.last.take_if(|(at, _)| *at <= now) {
+            writing.durable = notes;
+        }
+        writing.durable.clone()
+    }
+}
+
+impl fmt::Debug for SlowDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a simulated disk")
+    }
+}
+
+impl NoteStore for SlowDisk {
+    fn begin(&self, notes: Notes) {
+        self.durable();
+        let sync_time = self.link.server().sync_time;
+        let at = self.link.times().now + sync_time;
+        let mut writing = self.writing.lock().expect("one thread");
+        // A write that is under way is not begun again.
+        let at = writing.last.as_ref().map_or(at, |(before, _)| at.max(*before));
+        writing.last = Some((at, notes));
+    }
+
+    fn wait(&self, limit: Duration) -> Result<bool, String> {
+        let now = self.link.times().now;
+        let left =
+            self.writing.lock().expect("one thread").last.as_ref().map(|(at, _)| at.saturating_sub(now));
+        self.link.times().pass(left.unwrap_or_default().min(limit));
+        self.durable();
+        Ok(self.writing.lock().expect("one thread").last.is_none())
     }
 }

@@ -3,14 +3,17 @@
 use std::collections::HashSet;
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
+use snowbank::fleet::{FleetLimits, Marker, NUMBERS_MAX, Notes, NumberKey, Paths, Swap};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
-use super::server::{Keys, Link, POLL_PERIOD, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, new_identity};
+use super::server::{Keys, Link, Server};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SourceLayout, new_identity};
+
+/// The worker IDs of a source in fleets with many of them.
+const MANY_WORKERS: u64 = NUMBERS_MAX as u64 / 2;
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -26,6 +29,10 @@ pub(crate) struct World {
     pub(crate) workers: u64,
     /// True if an operator replaces the ID space.
     changes_space: bool,
+    /// True if a daemon may have other settings than the machine's last one.
+    pub(crate) changes_settings: bool,
+    /// The fleet's limits, by its operator.
+    pub(crate) limits: FleetLimits,
     /// True while the fleet has the ID space of the turned layouts.
     pub(crate) is_turned: bool,
     pub(crate) machines: Vec<Machine>,
@@ -60,14 +67,13 @@ impl World {
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let server = Server::new(seed % 2 == 1, rng.fork());
-        let workers_each = 1 + seed / 4 % 2;
-        let are_alike = (seed / 16).is_multiple_of(2);
+        let workers_each = if seed / 64 % 4 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
-            horizon: if are_alike || index.is_multiple_of(2) { HORIZON } else { OTHER_HORIZON },
-            max_ahead: if are_alike || index.is_multiple_of(2) { MAX_AHEAD } else { OTHER_MAX_AHEAD },
+            horizon: HORIZON,
+            max_ahead: MAX_AHEAD,
             given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
             ..Machine::default()
         };
@@ -77,6 +83,8 @@ impl World {
             workers_each: workers_each as usize,
             workers: places * workers_each,
             changes_space: seed / 8 % 2 == 1,
+            changes_settings: seed / 32 % 2 == 1,
+            limits: FleetLimits::new(HORIZON, MAX_AHEAD),
             is_turned: false,
             link: Link::to(server),
             true_us: 1_800_000_000 * SECOND,
@@ -108,8 +116,7 @@ impl World {
     pub(crate) fn prepare(&mut self) {
         // The sources differ by a constant, which counts as a part of the worker ID.
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
-        let mut marker =
-            Marker::new(&new_identity(), vec![layout.space().to_string()]).polled_each(POLL_PERIOD);
+        let mut marker = Marker::new(&new_identity(), vec![layout.space().to_string()], self.limits);
         if let Some(highest) = self.handed_out.iter().max() {
             marker.raise_floor(snowbank::fleet::above(&layout, *highest));
         }
@@ -143,6 +150,8 @@ impl World {
         self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
         match self.rng.u8(..100) {
             0 if self.goes_back_twice && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
+            0 if self.may_go_back && is_there && self.rng.bool() => self.take_over(at),
+            0 if self.may_go_back && is_there => self.lose_raises(at),
             1..5 if self.is_between_restores => self.go_back_again(),
             0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
             15..45 if is_there => self.keep(at),
@@ -166,6 +175,7 @@ impl World {
     fn happen(&mut self, event: u8, machine: usize) {
         match event {
             89 if self.changes_space && self.rng.bool() => self.change_space(),
+            89 if self.changes_settings && self.rng.bool() => self.change_limits(),
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),
@@ -220,6 +230,12 @@ impl World {
         let idle: Vec<usize> = (0..self.machines.len()).filter(is_idle).collect();
         let Some(machine) = self.rng.choice(idle) else { return };
         let Some(starting) = self.begin(machine) else { return };
+        if self.rng.bool() {
+            // No daemon has noticed the restore yet, unless the pause lasts long enough.
+            self.settle(starting);
+            (0..2 * self.daemons.len()).for_each(|at| self.claim(at % self.daemons.len()));
+            return;
+        }
         // The loop begins with the last daemon, because daemons that notice the restore are
         // removed.
         for at in (0..self.daemons.len()).rev() {
@@ -231,6 +247,66 @@ impl World {
             }
         }
         self.settle(starting);
+    }
+
+    /// Kills a daemon. Another daemon takes its worker ID when its bound is near, and hands out IDs.
+    /// A restore of the coordinator loses this, the other daemon notices the loss, and the killed
+    /// one starts again.
+    fn take_over(&mut self, at: usize) {
+        let killed = self.daemons.swap_remove(at);
+        let until_us = killed.until_us();
+        let near_us = self.rng.i64(0..=3 * MAX_AHEAD.as_micros() as i64);
+        self.true_us = self.true_us.max(until_us - near_us);
+        self.backup = Some(self.link.server().keys.clone());
+        let others: Vec<usize> = (0..self.machines.len()).filter(|&other| other != killed.machine).collect();
+        let Some(taker) = self.rng.choice(others) else { return };
+        if self.daemons.iter().all(|daemon| daemon.machine != taker) {
+            self.start(taker);
+        }
+        let of = |world: &World| world.daemons.iter().position(|daemon| daemon.machine == taker);
+        for _ in 0..4 {
+            let Some(at) = of(self) else { break };
+            self.keep(at);
+            if let Some(at) = of(self) {
+                self.claim(at);
+            }
+        }
+        self.go_back();
+        self.true_us += self.rng.i64(0..8 * SECOND);
+        if let Some(at) = of(self) {
+            self.write_to_fleet(at, self.now(&self.daemons[at]));
+        }
+        self.start(killed.machine);
+        for _ in 0..4 {
+            let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else {
+                break;
+            };
+            self.claim(at);
+            self.keep(at);
+        }
+    }
+
+    /// Restores the coordinator to keys that are older than the bounds of a running daemon. By these
+    /// keys its worker IDs are free, and another daemon takes one.
+    fn lose_raises(&mut self, at: usize) {
+        let machine = self.daemons[at].machine;
+        let until_us = self.daemons[at].until_us() - self.rng.i64(0..=MAX_AHEAD.as_micros() as i64);
+        self.backup = Some(self.link.server().keys.clone());
+        let of = |world: &World, machine| world.daemons.iter().position(|daemon| daemon.machine == machine);
+        while self.true_us < until_us {
+            self.true_us += 3 * SECOND;
+            let Some(at) = of(self, machine) else { return };
+            self.keep(at);
+        }
+        self.go_back();
+        let others: Vec<usize> =
+            (0..self.machines.len()).filter(|&other| of(self, other).is_none()).collect();
+        let Some(taker) = self.rng.choice(others) else { return };
+        let Some(starting) = self.begin(taker) else { return };
+        self.settle(starting);
+        for machine in [machine, taker, machine, taker] {
+            of(self, machine).into_iter().for_each(|at| self.claim(at));
+        }
     }
 
     pub(crate) fn do_late(&mut self) {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Commands;
-use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
+use snowbank_client::{Client, ClientOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
@@ -32,7 +32,7 @@ async fn main() -> Outcome {
         }
         ["longest", addresses, seconds] => {
             let options = ClientOptions::new(addresses.split(','))?;
-            tokio::spawn(longest(options, Duration::from_secs(seconds.parse()?))).await?
+            tokio::spawn(longest(options.prefer_first(true), Duration::from_secs(seconds.parse()?))).await?
         }
         ["clients", address, count] => tokio::spawn(clients(address.to_owned(), count.parse()?)).await?,
         _ => Err("usage: ids ADDRESS REDIS | longest ADDRESSES SECONDS | clients ADDRESS COUNT".into()),
@@ -46,8 +46,8 @@ fn report(handle: &str, what: &str, began: Instant, count: u32) {
 
 async fn with_tokio(address: String) -> Outcome {
     let client = Client::new(ClientOptions::new([address])?)?;
-    let mut ids = client.ids(IdsOptions::default().max_batch(200_000))?;
-    let shared = client.shared_ids(IdsOptions::default().max_batch(200_000))?;
+    let mut ids = client.ids();
+    let shared = client.shared_ids();
     for _ in 0..ROUNDS {
         for _ in 0..STRETCHES {
             let began = Instant::now();
@@ -81,7 +81,7 @@ async fn with_tokio(address: String) -> Outcome {
 
 fn without_tokio(address: &str, redis: &str) -> Outcome {
     let client = blocking::Client::new(ClientOptions::new([address])?)?;
-    let ids = client.ids(IdsOptions::default().max_batch(200_000))?;
+    let ids = client.ids();
     let mut redis = redis::Client::open(redis)?.get_connection()?;
     for _ in 0..ROUNDS {
         for _ in 0..STRETCHES {
@@ -111,7 +111,7 @@ fn without_tokio(address: &str, redis: &str) -> Outcome {
 /// Draws 100 IDs each millisecond, and prints the time of the slowest `next()` in ms.
 async fn longest(options: ClientOptions, time: Duration) -> Outcome {
     let client = Client::new(options)?;
-    let mut ids = client.ids(IdsOptions::default())?;
+    let mut ids = client.ids();
     ids.next().await?;
     println!("drawing");
     let end = Instant::now() + time;
@@ -133,7 +133,7 @@ async fn clients(address: String, count: usize) -> Outcome {
     let mut kept = Vec::new();
     for _ in 0..count {
         let client = Client::new(ClientOptions::new([&address])?)?;
-        let mut ids = client.ids(IdsOptions::default())?;
+        let mut ids = client.ids();
         ids.next().await?;
         kept.push((client, ids));
     }

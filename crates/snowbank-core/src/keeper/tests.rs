@@ -144,7 +144,7 @@ fn nothing_is_written_or_claimed_after_a_loss() {
     assert_eq!(world.keeper.lost(), Some(&taken_over));
     assert!(world.poll(later(SECOND_US, 0)).writes.is_empty());
     assert_eq!(world.claim(later(SECOND_US, 0), 1), None);
-    assert_eq!(world.keeper.restored(), [0]);
+    assert_eq!(world.keeper.restored(), [], "the lock may be another process's by now");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Session for Named {
 }
 
 fn marker(identity: &str) -> String {
-    Marker::new(identity, Vec::new()).text()
+    Marker::new(identity, Vec::new(), crate::FleetLimits::default()).text()
 }
 
 /// Calls these hosts as a daemon that belongs to the cluster of host `a`. Returns the host that

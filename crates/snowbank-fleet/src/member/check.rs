@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use super::{Bound, Clocks, Member, Polled};
-use crate::{Coordinator, FleetError};
+use crate::{Coordinator, FleetError, POLL_PERIOD};
 use snowbank_core::clock::BootMicros;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -27,8 +27,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// The coordinator did not answer, or a number is lost.
     pub fn check(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
-        let checked =
-            self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
+        let checked = self.poll().and_then(|due| self.write_again(&due));
         self.ended(checked)
     }
 
@@ -38,15 +37,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {
-            None => self.poll_period(),
+            None => POLL_PERIOD,
             Some(Polled { is_answered: false, .. }) => Duration::ZERO,
-            Some(last) => self.poll_period().saturating_sub(now.since(last.at)),
+            Some(last) => POLL_PERIOD.saturating_sub(now.since(last.at)),
         }
-    }
-
-    /// Records that all keys have just been compared.
-    pub(super) fn record_polled(&mut self) {
-        self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
     /// Records that the keys of all claimed sources were compared at this time. The keys of a
@@ -56,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.polled = Some(Polled { at, is_answered });
     }
 
-    /// Polls if a poll is due. Called before each step, which waits for at most two answers.
+    /// Polls if a poll is due. Called before each call to the coordinator: see `notice`.
     pub(super) fn poll_if_due(&mut self) -> Result<(), FleetError> {
         if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
     }
@@ -69,8 +63,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
     /// highest bound of the source's keys.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
+        let began = self.coordinator.as_mut().now();
         if self.polled.is_none_or(|last| !last.is_answered) {
-            self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
+            self.polled = Some(Polled { at: began, is_answered: false });
         }
         let mut due = Vec::new();
         let mut lost = None;
@@ -88,7 +83,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // A daemon with shared counters alone has no numbers, and needs no marker.
         let found =
             if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
-        self.record_polled();
+        self.polled = Some(Polled { at: began, is_answered: true });
         let mut found = found.into_iter();
         self.poll_marker(found.next().flatten())?;
         for source in 0..self.sources.len() {
@@ -113,14 +108,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(due)
     }
 
-    /// Writes the keys of a source with the bound that they have. The write has a new identity,
+    /// Writes the keys of these sources with the bounds that they have. A write has a new identity,
     /// unless the outcome of an earlier write is unknown.
-    fn write_again(&mut self, found: Bound) -> Result<(), FleetError> {
-        if self.sources[found.source].trying.is_none() {
-            self.renew_write(found.source);
+    fn write_again(&mut self, due: &[Bound]) -> Result<(), FleetError> {
+        for found in due {
+            if self.sources[found.source].trying.is_none() {
+                self.renew_write(found.source);
+            }
         }
-        let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
-        self.write(Bound { id_bound, ..found }, false)
+        self.note_writes(due)?;
+        due.iter().try_for_each(|&found| {
+            let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
+            self.write(Bound { id_bound, ..found }, false)
+        })
     }
 
     /// Makes the identity of the next write of a source.

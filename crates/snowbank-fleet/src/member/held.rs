@@ -1,9 +1,9 @@
 //! The numbers that a daemon holds for a source.
 
-use std::time::Duration;
-
 use super::Note;
+use crate::FleetLimits;
 use crate::rules::{self, Holding, Loss};
+use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
 
 /// The numbers of one source.
@@ -25,10 +25,6 @@ pub(super) struct Held {
     pub(super) term: String,
     /// The identity of the marker under which the source took the numbers.
     pub(super) identity: String,
-    /// How far ahead of the clock the fleet's ceiling is kept.
-    pub(super) horizon: Duration,
-    /// How far IDs may be ahead of the wall clock.
-    pub(super) max_ahead: Duration,
     /// True once this process has written the keys. A source that started without asking the
     /// coordinator has written none yet.
     pub(super) is_claimed: bool,
@@ -56,11 +52,6 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns how far the source's IDs may be ahead of other daemons' clocks.
-    pub(super) fn reach(&self) -> Duration {
-        rules::reach(self.horizon, self.max_ahead)
-    }
-
     /// Returns the message for the loss of a number. `state` is the identity of this daemon's
     /// state.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
@@ -79,10 +70,16 @@ impl Held {
         format!("worker ID {number} of source {source:?}: {loss}")
     }
 
-    /// Returns the writes that may be the last write of one of the source's keys.
-    fn writes(&self) -> Vec<String> {
+    /// Returns the instant of the bound that the coordinator acknowledged for the number at this
+    /// index.
+    pub(super) fn until(&self, at: usize) -> UnixMicros {
+        rules::instant_of(&self.numbering, self.numbers[at].1.acknowledged())
+    }
+
+    /// Returns the writes of all numbers, each once.
+    fn each_once(&self, of: fn(&Holding) -> &[String]) -> Vec<String> {
         let mut writes: Vec<String> = Vec::new();
-        for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
+        for write in self.numbers.iter().flat_map(|(_, holding)| of(holding)) {
             if !writes.contains(write) {
                 writes.push(write.clone());
             }
@@ -95,14 +92,18 @@ impl Held {
         self.numbers.iter().map(|(_, holding)| holding.acknowledged()).min().unwrap_or(0)
     }
 
-    pub(super) fn note(&self) -> Note {
+    /// Returns the source's note, in the fleet of this name and with these limits.
+    pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
         Note {
+            fleet: fleet.to_owned(),
+            limits,
             source: self.source.clone(),
             space: self.space.clone(),
             place: self.place,
             worker_ids: self.worker_ids.clone(),
             numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
-            writes: self.writes(),
+            writes: self.each_once(Holding::writes),
+            replaced: self.each_once(Holding::replaced),
             term: self.term.clone(),
             identity: self.identity.clone(),
             acknowledged: self.lowest_acknowledged(),

@@ -7,12 +7,10 @@
 
 use std::time::Duration;
 
-use super::held::Held;
 use super::want::Want;
 use super::{Bound, Clocks, Member, NoAnswer, Note};
-use crate::notice::shortest_horizon;
 use crate::rules;
-use crate::{Cluster, Coordinator, FleetError, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
+use crate::{Cluster, Coordinator, FleetError, Marker, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -32,20 +30,14 @@ pub(super) struct Known {
 pub(super) struct Granted {
     /// The instant of the highest acknowledged bound.
     pub(super) until: UnixMicros,
-    /// The daemon's reach.
+    /// How far ahead of other clocks IDs were granted under those limits.
     pub(super) reach: Duration,
 }
 
 impl Granted {
-    pub(super) fn of(held: &Held, at: usize) -> Granted {
-        let until = rules::instant_of(&held.numbering, held.numbers[at].1.acknowledged());
-        Granted { until, reach: held.reach() }
-    }
-
     /// Returns the grant that an earlier process has noted.
-    pub(super) fn noted(note: &Note, want: Want<'_>) -> Granted {
-        let until = instant_of(want.layout, note.acknowledged);
-        Granted { until, reach: want.reach() }
+    pub(super) fn noted(note: &Note, layout: &Layout) -> Granted {
+        Granted { until: instant_of(layout, note.acknowledged), reach: note.limits.reach() }
     }
 }
 
@@ -76,11 +68,11 @@ pub(super) fn marker_changes() -> NoAnswer {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Reads the marker and checks that daemons may use an ID space. Returns the space's index.
+    /// Reads the marker.
     ///
     /// # Errors
-    /// There is no marker, daemons may not use the space, or the endpoints belong to two clusters.
-    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, FleetError> {
+    /// There is no marker, or the endpoints belong to two clusters.
+    pub(super) fn read_marker(&mut self) -> Result<(), FleetError> {
         let key = self.paths.marker();
         // The comparison comes first, because it connects to an endpoint that answers.
         self.compare_at(&key, Marker::identity_in).map_err(FleetError::Refused)?;
@@ -89,8 +81,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let cluster = Cluster::of(&key, text, Marker::identity_in);
             self.stay_in(cluster.map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?);
         }
-        self.know_marker(found)?;
-        self.check_space(space)
+        self.know_marker(found)
     }
 
     /// Remembers the marker as it was read.
@@ -104,8 +95,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let marker =
             Marker::parse(&text).map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?;
-        // The next note makes the reach durable.
-        self.notes.lengthen_reach(marker.reach());
         self.marker = Some(Known { text, marker });
         Ok(())
     }
@@ -124,80 +113,51 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(place)
     }
 
-    /// Prepares a source to take numbers: records its reach in the marker, and returns the index of
-    /// its ID space.
+    /// Prepares a source to take numbers: reads the marker and checks it, and returns the index of
+    /// the source's ID space.
+    ///
+    /// # Errors
+    /// There is no marker, the endpoints belong to two clusters, or the marker does not allow this
+    /// daemon to take numbers.
     pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, FleetError> {
-        self.place_of(&want.space())?;
-        let marker = &self.known_marker()?.marker;
+        self.read_marker()?;
+        // First of all, whatever this daemon is refused for.
+        self.notice_other_fleet(want)?;
+        let Known { marker, .. } = self.known_marker()?;
+        let key = self.paths.marker();
+        let Some(limits) = marker.limits else {
+            return Err(FleetError::Refused(format!(
+                "key {key}: found a marker without horizon and max_ahead, which an earlier release wrote; stop all daemons of \
+                 the fleet, and run `snowbank fleet init --above now --config FILE`"
+            )));
+        };
+        if limits != self.limits {
+            return Err(FleetError::Refused(format!(
+                "this daemon has {}, allowed: {limits}, as in the fleet's marker (key {key}); correct the configuration; or, \
+                 to change the fleet, stop all its daemons, and run `snowbank fleet init --above now --config FILE` with \
+                 the new configuration",
+                self.limits
+            )));
+        }
         let latest = rules::latest(want.clocks.wall, rules::REACH_MAX);
         if marker.floor() > latest {
             return Err(FleetError::Unreadable(format!(
-                "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
+                "the fleet's floor (key {key}) is {}, and by this clock no ID can have been granted after {}; set the clock \
                  right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
                  init --above INSTANT --lower`, with an instant that no ID has reached",
-                self.paths.marker(),
                 marker.floor().rfc3339(0),
                 latest.rfc3339(0)
             )));
         }
-        // A state without a grant pauses later, after it has taken its number.
-        let waits_later = self.known(want).is_none_or(|note| note.acknowledged == 0);
-        self.record_reach(want.horizon, want.reach(), waits_later)?;
         self.check_space(&want.space())
     }
 
-    /// Records a reach in the marker, and waits until the other daemons have read it in a poll. The
-    /// daemon that raises the floor must know the longest reach, even if a restored marker has lost
-    /// that reach. So each daemon must record its reach before it writes a key.
-    ///
-    /// A state that has not waited for this reach must wait, even if another daemon recorded the
-    /// reach. If `waits_later` is true, the caller pauses later, before it hands out anything. So a
-    /// reach that the marker already has needs no wait here.
-    pub(super) fn record_reach(
-        &mut self,
-        horizon: Duration,
-        reach: Duration,
-        waits_later: bool,
-    ) -> Result<(), FleetError> {
-        self.check_horizon(horizon)?;
-        let mut must_wait = !waits_later && self.notes.settled_reach() < reach;
-        for _ in 0..TRIES_MAX {
-            let Known { text, mut marker } = self.known_marker()?.clone();
-            if !marker.lengthen_reach(reach) {
-                // The pause polls, and its polls call this function too. They must not begin
-                // another pause.
-                if must_wait && !self.is_pausing {
-                    self.is_pausing = true;
-                    let paused = self.pause_and_compare(horizon, &[]);
-                    self.is_pausing = false;
-                    paused?;
-                    self.notes.settle_reach(reach);
-                    let _ = self.notes.save();
-                }
-                return Ok(());
-            }
-            must_wait = true;
-            marker.write = (self.new_identity)();
-            let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
-            match self.coordinator.as_mut().swap(&[swap])? {
-                Swapped::Done => self.know_marker(Some(marker.text()))?,
-                // Another daemon has changed the marker. Or this write was done, but its first
-                // answer was lost.
-                Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
-            }
-        }
-        Err(FleetError::NoAnswer(marker_changes()))
-    }
-
-    /// Records the reach of the marker that a poll has read. The next write notices other changes.
+    /// Checks the identity of the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
     /// The marker has another identity than it had when the daemon took its numbers.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
-        if self.notes.lengthen_reach(found.reach()) {
-            let _ = self.notes.save();
-        }
         if self.sources.iter().any(|held| held.identity != found.identity) {
             self.marker = text.map(|text| Known { text, marker: found });
             return Err(self.meet_other_fleet());
@@ -205,23 +165,34 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker with another identity, or without the daemon's reach. Returns
-    /// the error: the daemon must end, unless the answer was old. Either the fleet was prepared
-    /// again, or the coordinator was restored to an earlier marker: nothing tells the two apart.
-    /// The daemons of that marker do not know what this daemon was granted.
+    /// Raises the floor of a marker with another identity, unless it is above this daemon's grants.
+    /// Returns the error: the daemon must end, unless the answer was old. Either an operator has
+    /// prepared the fleet again, with a floor above all bounds, or the coordinator was restored to an
+    /// earlier marker. The daemons of an earlier marker do not know what this daemon was granted.
     pub(super) fn meet_other_fleet(&mut self) -> FleetError {
         let all = self.sources.iter();
-        let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
-        let highest = grants.reduce(|one, other| Granted {
-            until: one.until.max(other.until),
-            reach: one.reach.max(other.reach),
-        });
-        match highest.map(|granted| self.raise_floor(None, granted)) {
-            Some(Ok(Noticed::OldAnswer)) => FleetError::NoAnswer(old_answer()),
+        let until = all.flat_map(|held| (0..held.numbers.len()).map(|at| held.until(at))).max();
+        let granted = Granted { until: until.unwrap_or(UnixMicros(0)), reach: self.limits.reach() };
+        match self.raise_floor_above(granted) {
+            Ok(Noticed::OldAnswer) => FleetError::NoAnswer(old_answer()),
             _ => FleetError::WentBack(String::from(
                 "the fleet was prepared again, or its coordinator was restored to before that",
             )),
         }
+    }
+
+    /// Raises the floor of a marker with another identity, unless it is above this grant.
+    pub(super) fn raise_floor_above(&mut self, granted: Granted) -> Result<Noticed, FleetError> {
+        if self.known_marker()?.marker.floor() >= granted.until {
+            // Only a comparison shows that the answer with this marker was not an old one.
+            let text = self.known_marker()?.text.clone();
+            let swap = Swap::compare(self.paths.marker(), Some(text));
+            return Ok(match self.coordinator.as_mut().swap(&[swap])? {
+                Swapped::Done => Noticed::WentBack,
+                Swapped::Refused(_) => Noticed::OldAnswer,
+            });
+        }
+        self.raise_floor(None, granted)
     }
 
     /// Raises the floor of the cluster that all endpoints now lead to, if it has a marker. That
@@ -236,30 +207,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         FleetError::Held(foreign.reason)
     }
 
-    /// Checks that a horizon leaves time for the pause of a start.
-    fn check_horizon(&self, horizon: Duration) -> Result<(), FleetError> {
-        let period = self.poll_period();
-        let shortest = shortest_horizon(period);
-        if horizon >= shortest {
-            return Ok(());
-        }
-        Err(FleetError::Refused(format!(
-            "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
-             horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
-             fleet.horizon, or prepare a fleet of another name with this horizon"
-        )))
-    }
-
-    /// Returns the time between two polls.
-    pub fn poll_period(&self) -> Duration {
-        match &self.marker {
-            Some(known) => known.marker.poll_period(),
-            // If the daemon has only shared counters, no worker ID depends on its polls.
-            None if self.sources.is_empty() => POLL_PERIOD_MAX,
-            None => POLL_PERIOD_MIN,
-        }
-    }
-
     /// Returns the marker that the daemon knows.
     pub(super) fn known_marker(&self) -> Result<&Known, NoAnswer> {
         self.marker.as_ref().ok_or_else(|| NoAnswer::passing("the fleet's marker was not read yet"))
@@ -272,13 +219,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(());
         }
         self.know_marker(found)?;
-        let held = &self.sources[source];
-        let marker = &self.known_marker()?.marker;
-        // Only `fleet init --lower`, or a coordinator that went back, shortens a recorded reach.
-        if marker.identity != before.marker.identity || marker.reach() < held.reach() {
+        if self.known_marker()?.marker.identity != before.marker.identity {
             return Err(self.meet_other_fleet());
         }
-        self.check_space(&held.space).map(drop)
+        self.check_space(&self.sources[source].space).map(drop)
     }
 
     /// Returns the bounds that have passed or nearly passed: other daemons may have taken the
@@ -288,7 +232,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
             let have_passed = (0..held.numbers.len())
-                .any(|at| rules::may_be_abandoned(Granted::of(held, at).until, clocks.wall, held.max_ahead));
+                .any(|at| rules::may_be_abandoned(held.until(at), clocks.wall, self.limits.max_ahead()));
             if held.is_unsettled || have_passed {
                 passed.push(Bound { source, id_bound: held.lowest_acknowledged() });
             }
@@ -330,10 +274,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Noticed, FleetError> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            let longest = granted.reach.max(self.notes.longest_reach());
             let wall = self.clocks_now().wall;
-            marker.lengthen_reach(longest);
-            marker.raise_floor(rules::floor_after_loss(wall, granted.until, longest));
+            let reach = granted.reach.max(marker.reach());
+            marker.raise_floor(rules::floor_after_loss(wall, granted.until, reach));
             marker.write = (self.new_identity)();
             let raised = marker.text();
             let mut swaps = vec![Swap::write(self.paths.marker(), Some(text.clone()), raised.clone())];

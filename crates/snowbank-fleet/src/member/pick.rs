@@ -7,12 +7,12 @@ use super::Member;
 use super::take::TRIES_MAX;
 use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
+use crate::{Coordinator, FleetError, NUMBERS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 /// A start first looks through at most this many worker IDs for allowed ones, and reads the keys of
-/// the first [`SWAPS_MAX`] that are allowed. If too few of these are unused, it lists all keys, and
+/// the first [`NUMBERS_MAX`] that are allowed. If too few of these are unused, it lists all keys, and
 /// looks through all worker IDs.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
@@ -43,6 +43,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         allowed: impl Fn(u64) -> bool,
         mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
     ) -> Result<Taken, E> {
+        self.check_count(count)?;
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
@@ -96,7 +97,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
         // In a small fleet one read finds enough unused worker IDs. At etcd, this read is one
         // transaction.
-        let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
+        let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(NUMBERS_MAX);
         let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
         unused.retain(|(_, found)| found.text.is_none());
@@ -175,10 +176,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of these worker IDs. Returns them in the same order.
-    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, NoAnswer> {
+    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, FleetError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
+        self.poll_if_due()?;
         let numbers: Vec<u64> = ids.iter().map(|&id| want.layout.number_in_space(id)).collect();
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let mut found = Vec::new();

@@ -2,7 +2,7 @@
 //! count delays no poll.
 
 use super::{Clocks, Member, NoAnswer};
-use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
+use crate::{Coordinator, NUMBERS_MAX, NumberKey, rules};
 
 /// The numbers that a source may have, with an unfinished count of those that are held.
 #[derive(Clone, Debug)]
@@ -42,15 +42,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// The coordinator did not answer.
     pub fn count_on(&mut self, pool: &mut Pool, clocks: Clocks) -> Result<Option<Counted>, NoAnswer> {
         let Some(held) = self.sources.iter().find(|held| held.index == pool.source) else { return Ok(None) };
-        let next: Vec<u64> = pool.numbers.iter().skip(pool.read).take(SWAPS_MAX).copied().collect();
+        let next: Vec<u64> = pool.numbers.iter().skip(pool.read).take(NUMBERS_MAX).copied().collect();
         let keys: Vec<String> = next.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
         pool.read += next.len();
+        let max_ahead = self.limits.max_ahead();
         for text in found.iter().flatten() {
             // No daemon takes a number whose key cannot be read.
             let is_free = NumberKey::parse(text).is_ok_and(|key| {
                 let until = rules::instant_of(&held.numbering, key.id_bound);
-                rules::free_at(&key, until, held.max_ahead) < clocks.wall
+                rules::free_at(&key, until, max_ahead) < clocks.wall
             });
             pool.held += u64::from(!is_free);
         }

@@ -33,7 +33,7 @@
 //! copies of the daemon, and the write of the keys ends one of them. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks the coordinator.
 
-use super::{Held, Member};
+use super::Member;
 use crate::member::want::{Found, Own, Taken, Want};
 use crate::rules::{self, Proof};
 use crate::{Coordinator, FleetError};
@@ -52,18 +52,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
-        let is_enough = rules::left(&numbering, ceiling, want.clocks.wall) >= want.horizon / LEFT_MIN;
+        let is_enough =
+            rules::left(&numbering, ceiling, want.clocks.wall) >= self.limits.horizon() / LEFT_MIN;
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
     /// Goes on without asking, and keeps the worker IDs that this state had, however near their
     /// ceiling is. A start also calls this if the coordinator did not answer. Returns `None` in
-    /// four cases: the state had other worker IDs or numbers, it has no ceiling for them, it lacks
-    /// the proof, or the clocks have jumped.
+    /// five cases: the state had other worker IDs or numbers, it has no ceiling for them, it lacks
+    /// the proof, the clocks have jumped, or the configuration has other limits.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
-        if self.has_jumped(want) {
+        // The limits belong to the fleet, and only the coordinator knows whether they have changed.
+        if self.has_jumped(want) || note.limits != self.limits {
             return None;
         }
         let numbers = want.layout.numbers_in_space(worker_ids);
@@ -72,7 +74,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let found: Vec<Found> = numbers.into_iter().map(|number| Found::new(number, None)).collect();
-        let own = Own { writes: note.writes.clone(), note: Some(note.clone()), floor: UnixMicros(0) };
+        let own = Own {
+            writes: note.writes.clone(),
+            note: Some(note.clone()),
+            floor: UnixMicros(0),
+            limits: note.limits,
+        };
         let numbering = want.numbering(worker_ids).ok()?;
         let mut held = self.held(want, note.place, &numbering, &found, &own);
         held.identity.clone_from(&note.identity);
@@ -99,31 +106,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// has changed.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), FleetError> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
-        let space = held.space.clone();
-        let noted = held.place;
-        let identity = held.identity.clone();
-        let horizon = held.horizon;
-        // The marker must show the longest reach of all sources. That reach is recorded first, so
-        // that there is only one pause.
-        let unclaimed = self.sources.iter().filter(|held| !held.is_claimed);
-        let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
-        let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
-        let recorded = place.and_then(|_| self.record_reach(horizon, reach, false));
-        recorded?;
-        if self.check_space(&space)? == noted && self.known_marker()?.marker.identity == identity {
+        let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
+        if self.marker.is_none() {
+            self.read_marker()?;
+        }
+        if self.known_marker()?.marker.identity == identity && self.check_space(&space)? == noted {
             self.check_passed(source)
         } else {
             Err(self.meet_other_fleet())
         }
     }
 
-    /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, the next start goes on below its ceiling, until its first check finds the loss.
+    /// Forgets all ceilings, so that the next start asks the coordinator. Waits for no disk, because
+    /// the keeper must learn of the loss first. If the notes are not written before the daemon ends,
+    /// the next start goes on below its ceiling, until its first check finds the loss.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;
-            self.notes.set(self.sources[at].note());
+            self.store_note(at);
         }
-        let _ = self.notes.save();
     }
 }

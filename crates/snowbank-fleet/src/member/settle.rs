@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::marker::marker_changes;
 use super::{Bound, Clocks, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
-use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
+use crate::{Coordinator, FleetError, Swap, Swapped, noticed_within, rules};
 
 /// A daemon tries to compare the marker and the keys at most this many times. A try fails if a
 /// value has changed or no answer comes.
@@ -25,15 +25,13 @@ const TRIES_MAX: usize = 3;
 
 /// The time from one question to the next in a pause. If the coordinator stalls, the taker asks at
 /// most this long after the stall began, and gets the answer when the stall ends. The pause then
-/// lasts longer than five such answers. If the stall is longer than a second, five such answers
-/// take longer than the stall. A shorter stall does not matter, because [`noticed_within`] always
-/// allows for a second.
+/// lasts longer than ten such answers. If the stall is longer than a second, ten such answers take
+/// longer than the stall. A shorter stall does not matter, because [`noticed_within`] always allows
+/// for two seconds.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The progress of a pause.
 struct Pause {
-    /// The longest time between two polls of a daemon that may have lost a write.
-    period: Duration,
     passed: Duration,
     /// The slowest answer so far.
     slowest: Duration,
@@ -44,7 +42,7 @@ struct Pause {
 impl Pause {
     /// Returns the length of the pause, which follows from the slowest answer so far.
     fn length(&self) -> Duration {
-        noticed_within(self.period, self.slowest)
+        noticed_within(self.slowest)
     }
 }
 
@@ -61,11 +59,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.set_clocks(clocks);
         let claimed: Vec<usize> =
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
-        let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
+        let paused = self.pause_and_compare(&claimed);
         // After a loss, `ended` forgets the ceilings, so that the next start asks.
         self.ended(paused)?;
-        let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
-        self.notes.settle_reach(reach.unwrap_or_default());
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor)?;
@@ -84,7 +80,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
-                let compared = self.compare(source);
+                // Another source may run already, and must soon notice a loss.
+                let compared = self.poll_if_due().and_then(|()| self.compare(source));
                 self.ended(compared)?;
             }
         }
@@ -94,33 +91,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    fn shortest_horizon(&self) -> Duration {
-        self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
-    }
-
     /// Waits as long as other daemons need to notice a lost write, and then compares the keys of
     /// these sources. The slowest answer decides how long the wait is. During the wait the daemon
     /// polls, because it is a holder too.
-    pub(super) fn pause_and_compare(
-        &mut self,
-        horizon: Duration,
-        sources: &[usize],
-    ) -> Result<(), FleetError> {
-        // The fleet may have been prepared again with this horizon, and a restore may then have
-        // brought back an older marker. The daemons of the lost marker poll at the period of this
-        // horizon.
-        let period = self.poll_period().max(poll_period(horizon));
+    pub(super) fn pause_and_compare(&mut self, sources: &[usize]) -> Result<(), FleetError> {
         // `max_ahead` is at most a sixth of the horizon, so the bound has not passed yet after two
         // thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` counts as an
         // outage.
-        let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
-        let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
+        let longest = (self.limits.horizon() * 2 / 3).min(noticed_within(ANSWER_TIMEOUT));
+        let mut pause = Pause { passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
             self.wait(&mut pause)?;
             let passed = pause.passed;
             self.ask(&mut pause, Self::follow_writes)?;
             for &source in sources {
-                self.ask(&mut pause, |member| member.poll_if_due().and_then(|()| member.compare(source)))?;
+                self.ask(&mut pause, Self::poll_if_due)?;
+                self.ask(&mut pause, |member| member.compare(source))?;
             }
             if passed >= pause.length() {
                 return Ok(());
@@ -137,7 +123,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let now = self.coordinator.as_mut().now();
             if now.since(asked_at) >= ASK_EVERY {
                 asked_at = now;
-                self.ask(pause, Self::read_marker)?;
+                self.ask(pause, Self::ask_for_marker)?;
             }
             // The wait ends with a sleep, and not with an answer. So when the comparison follows,
             // other daemons have had enough time to notice a loss.
@@ -194,7 +180,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    fn read_marker(&mut self) -> Result<(), FleetError> {
+    fn ask_for_marker(&mut self) -> Result<(), FleetError> {
         self.coordinator.as_mut().read_one(&self.paths.marker())?;
         Ok(())
     }
@@ -205,11 +191,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(());
         }
         let sources: Vec<usize> = passed.iter().map(|bound| bound.source).collect();
-        self.pause_and_compare(self.shortest_horizon(), &sources)?;
+        self.pause_and_compare(&sources)?;
         for &bound in passed {
             self.check_floor(bound)?;
             self.sources[bound.source].is_unsettled = false;
-            let _ = self.store_note(bound.source);
+            self.store_note(bound.source);
         }
         Ok(())
     }
@@ -222,8 +208,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));
         held.is_unsettled = false;
         let floor = held.floor;
-        // If the note is not kept, the next start pauses again.
-        let _ = self.store_note(at);
+        // If the note is not durable before the daemon is killed, the next start pauses again.
+        self.store_note(at);
         Ok(floor)
     }
 
@@ -246,23 +232,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns `false` if the marker or a key no longer has its known value.
     fn compare_once(&mut self, source: usize) -> Result<bool, FleetError> {
-        let count = self.sources[source].numbers.len();
-        for from in (0..count).step_by(SWAPS_MAX) {
-            let held = &self.sources[source];
-            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(self.known_marker()?.text.clone()))];
-            for (number, holding) in held.numbers[from..].iter().take(SWAPS_MAX) {
-                swaps.push(Swap::compare(self.paths.number(held.place, *number), holding.text().cloned()));
-            }
-            if let Swapped::Refused(found) = self.coordinator.as_mut().swap(&swaps)? {
-                let mut found = found.into_iter();
-                let seen = self.see_marker(source, found.next().flatten());
-                self.or_went_back(seen)?;
-                for (at, text) in (from..).zip(found) {
-                    self.see(source, at, text.as_deref())?;
-                }
-                return Ok(false);
-            }
+        let held = &self.sources[source];
+        let mut swaps = vec![Swap::compare(self.paths.marker(), Some(self.known_marker()?.text.clone()))];
+        for (number, holding) in &held.numbers {
+            swaps.push(Swap::compare(self.paths.number(held.place, *number), holding.text().cloned()));
         }
-        Ok(true)
+        let Swapped::Refused(found) = self.coordinator.as_mut().swap(&swaps)? else { return Ok(true) };
+        let mut found = found.into_iter();
+        let seen = self.see_marker(source, found.next().flatten());
+        self.or_went_back(seen)?;
+        for (at, text) in found.enumerate() {
+            self.see(source, at, text.as_deref())?;
+        }
+        Ok(false)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
-use super::{Held, Member, Note, Notes, SWAPS_MAX};
+use super::{Held, Member, Note, Notes};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -64,6 +64,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// # Errors
     /// Another daemon holds one of the worker IDs, or the coordinator did not answer.
     pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, FleetError> {
+        self.check_count(worker_ids.len())?;
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
@@ -75,6 +76,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
             let found: Vec<Found> = found.map(|(&number, text)| Found::new(number, text)).collect();
             self.notice(want, place, &found)?;
+            self.poll_if_due()?;
             if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
@@ -82,9 +84,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::Held(format!("source {:?}: other daemons changed its keys at each try", want.source)))
     }
 
+    /// Checks that the daemon may have this many worker IDs more.
+    pub(super) fn check_count(&self, more: usize) -> Result<(), FleetError> {
+        let count = self.sources.iter().map(|held| held.numbers.len()).sum::<usize>().saturating_add(more);
+        if count <= NUMBERS_MAX {
+            return Ok(());
+        }
+        Err(FleetError::Refused(format!(
+            "found {count} worker IDs, allowed: at most {NUMBERS_MAX} for a daemon of a fleet, so that one message reads \
+             all their keys; give the others to another daemon"
+        )))
+    }
+
     /// Returns this state's note of a source.
     pub(super) fn known(&self, want: Want<'_>) -> Option<&Note> {
-        self.notes.of(want.source, &want.space())
+        self.notes.of(&self.fleet, want.source, &want.space())
     }
 
     /// Returns this state's own writes and its note. If the state may be an older copy, only the
@@ -92,11 +106,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn own_of(&self, want: Want<'_>) -> Own {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
-        let Some(note) = self.known(want) else { return Own { writes: Vec::new(), note: None, floor } };
+        let limits = self.limits;
+        let Some(note) = self.known(want) else {
+            return Own { writes: Vec::new(), note: None, floor, limits };
+        };
         let mut writes = note.writes.clone();
         writes.retain(|write| want.proof >= Proof::Newest || self.tried.has(write));
         let is_of_this_fleet = marker.is_some_and(|marker| marker.identity == note.identity);
-        Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor }
+        Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor, limits }
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
@@ -109,7 +126,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
         if note.identity != self.known_marker()?.marker.identity {
-            return self.notice_other_fleet(note, want);
+            return Ok(());
         }
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
             // A value that cannot be read shows no bound. `Want::judge` refuses its number later.
@@ -118,7 +135,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            match self.raise_floor(Some(older), Granted::noted(&note, want))? {
+            let mut granted = Granted::noted(&note, want.layout);
+            if let Some(key) = key {
+                granted.reach = granted.reach.max(key.limits.reach());
+            }
+            match self.raise_floor(Some(older), granted)? {
                 Noticed::WentBack => return Ok(()),
                 Noticed::OldAnswer => {}
             }
@@ -128,13 +149,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the floor, once, for a state that holds numbers under a marker with another identity:
     /// see [`Member::meet_other_fleet`].
-    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), FleetError> {
-        while note.is_held && note.identity != self.known_marker()?.marker.identity {
-            let noticed = self.raise_floor(None, Granted::noted(&note, want))?;
-            if noticed == Noticed::WentBack {
-                // If the note is not kept, the next start raises the floor again.
-                let _ = self.notes.keep(Note { is_held: false, ..note });
-                break;
+    pub(super) fn notice_other_fleet(&mut self, want: Want<'_>) -> Result<(), FleetError> {
+        let note = self.known(want).filter(|note| want.proof == Proof::Held && note.is_held).cloned();
+        let Some(note) = note else { return Ok(()) };
+        while note.identity != self.known_marker()?.marker.identity {
+            match self.raise_floor_above(Granted::noted(&note, want.layout))? {
+                Noticed::WentBack => {
+                    // If the note is not kept, the next start raises the floor again.
+                    self.notes.set(Note { is_held: false, ..note });
+                    self.notes.begin();
+                    break;
+                }
+                Noticed::OldAnswer => self.read_marker()?,
             }
         }
         Ok(())
@@ -152,7 +178,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
-        let covered = want.first_bound(numbering, floor, lowest);
+        let covered = want.first_bound(numbering, self.limits, floor, lowest);
         let worker_ids = want.worker_ids(numbering);
         let mut held = self.held(want, place, numbering, &found, &own);
         if !is_same_term {
@@ -175,17 +201,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.tried.add(&write);
         held.is_unsettled = is_new;
         let key = NumberKey { write, ..self.value(&held, covered, false) };
-        let _ = self.notes.keep(held.note());
+        self.notes.set(held.note(&self.fleet, self.limits));
+        self.notes.begin();
+        self.await_notes()?;
+        let at = self.coordinator.as_mut().now();
         if !self.swap_all(&mut held, &found, &key)? {
             return Ok(None);
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
-        let _ = self.notes.keep(held.note());
         self.sources.push(held);
+        self.store_note(self.sources.len() - 1);
         if self.polled.is_none() {
-            let now = self.coordinator.as_mut().now();
-            self.record_taken(now);
+            self.record_taken(at);
         }
         let unused_from = lowest.max(floor);
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
@@ -221,10 +249,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             bounds.lowest = bounds.lowest.max(lowest);
             bounds.floor = bounds.floor.max(noted_floor);
             let until = rules::instant_of(numbering, lowest);
-            let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
+            let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, self.limits.max_ahead());
             // `is_held` is also false if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
-            if is_released || !is_ahead || !is_held {
+            // A release makes `is_held` false.
+            if !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);
                 bounds.is_same_term &= !is_released;
                 // A clean restart needs no pause: the release is the key's last write.
@@ -234,23 +263,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(bounds)
     }
 
-    /// Writes the keys of all numbers. Returns `false` if a key or the marker no longer has the
+    /// Writes the keys of all numbers by one swap. Returns `false` if a key or the marker no longer has the
     /// value that was found.
     fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, FleetError> {
         let marker = self.known_marker()?.text.clone();
         let text = key.text();
-        for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
-            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker.clone()))];
-            for Found { number, text: before, .. } in chunk {
-                let name = self.paths.number(held.place, *number);
-                swaps.push(Swap::write(name, before.clone(), text.clone()));
-            }
-            match self.coordinator.as_mut().swap(&swaps)? {
-                Swapped::Done => numbers.iter_mut().for_each(|(_, holding)| holding.written(&text, key)),
-                Swapped::Refused(_) => return Ok(false),
-            }
+        let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
+        for Found { number, text: before, .. } in found {
+            let name = self.paths.number(held.place, *number);
+            swaps.push(Swap::write(name, before.clone(), text.clone()));
         }
-        Ok(true)
+        let is_done = self.coordinator.as_mut().swap(&swaps)? == Swapped::Done;
+        if is_done {
+            held.numbers.iter_mut().for_each(|(_, holding)| holding.written(&text, key));
+        }
+        Ok(is_done)
     }
 
     /// Returns a source with numbers whose keys are not written yet. Makes the identity of their
@@ -269,8 +296,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
         let mut numbers = Vec::new();
         for &Found { number, .. } in found {
-            let acknowledged = own.noted(number).map_or(0, |note| note.acknowledged);
-            numbers.push((number, Holding::unseen(writes.clone(), acknowledged)));
+            let noted = own.noted(number);
+            let replaced = noted.map_or_else(Vec::new, |note| note.replaced.clone());
+            let acknowledged = noted.map_or(0, |note| note.acknowledged);
+            numbers.push((number, Holding::unseen(writes.clone(), replaced, acknowledged)));
         }
         Held {
             source: want.source.to_owned(),
@@ -282,8 +311,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             numbers,
             term: own.note.as_ref().map(|note| note.term.clone()).unwrap_or_default(),
             identity,
-            horizon: want.horizon,
-            max_ahead: want.max_ahead,
             is_claimed: false,
             since_unix_s: want.clocks.wall.0.div_euclid(1_000_000),
             floor: 0,
@@ -340,7 +367,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
             (self.marker, self.polled) = (None, None);
-            (self.is_pausing, self.are_compared) = (false, false);
+            self.are_compared = false;
             self.coordinator.as_mut().set_cluster(None);
         }
     }

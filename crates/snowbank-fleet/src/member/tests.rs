@@ -53,6 +53,8 @@ pub(super) struct Keys {
     stale: Option<String>,
     /// A write that is done right after the next read.
     late: Option<(String, String)>,
+    /// A write that is done right after the next list.
+    pub(super) late_list: Option<(String, String)>,
     boot: BootMicros,
     /// How long the client's machine sleeps during the next swap.
     sleep: Duration,
@@ -158,7 +160,11 @@ impl Coordinator for Store {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
-        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+        let found = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        let late = store.late_list.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(found)
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
@@ -223,11 +229,9 @@ pub(super) fn marker_at(store: &Store) -> Marker {
     Marker::parse(&store.text(&marker_key())).unwrap()
 }
 
-/// Records a reach in the marker, as another daemon does.
-pub(super) fn lengthen_reach(store: &Store, reach: Duration) {
-    let mut marker = marker_at(store);
-    marker.lengthen_reach(reach);
-    store.put(&marker_key(), &marker.text());
+/// Returns the limits of the fleet.
+pub(super) fn limits() -> FleetLimits {
+    FleetLimits::new(HORIZON, MAX_AHEAD)
 }
 
 /// Acts as an operator of the store's fleet.
@@ -238,7 +242,7 @@ pub(super) fn operate<T>(store: &Store, act: impl FnOnce(&mut Operator<'_>) -> T
 
 /// Returns an operator's request that changes no ID space.
 pub(super) fn preparing(begins: Option<Begins>) -> Preparing {
-    Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL }
+    Preparing { begins, is_growing: false, limits: limits(), now: WALL }
 }
 
 pub(super) fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
@@ -252,8 +256,7 @@ pub(super) fn store() -> Store {
 
 pub(super) fn store_of(layout: &Layout) -> Store {
     let store = Store::default();
-    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
-    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
+    let marker = Marker::new("1f", vec![layout.space().to_string()], limits());
     store.put(&marker_key(), &marker.text());
     store
 }
@@ -265,15 +268,7 @@ pub(super) fn clocks(wall: UnixMicros) -> Clocks {
 
 pub(super) fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     let proof = if is_proven { Proof::Held } else { Proof::None };
-    Want {
-        index: 0,
-        source: "orders",
-        layout: &TWITTER,
-        clocks: clocks(wall),
-        proof,
-        max_ahead: MAX_AHEAD,
-        horizon: HORIZON,
-    }
+    Want { index: 0, source: "orders", layout: &TWITTER, clocks: clocks(wall), proof }
 }
 
 /// Returns the names of a daemon. The name of its state is also its name for people.
@@ -291,7 +286,7 @@ pub(super) fn new_identity() -> String {
 }
 
 pub(super) fn member_of(store: &Store, state: &str, notes: Notes) -> Member<Store> {
-    Member::new(store.clone(), names(state), notes, new_identity)
+    Member::new(store.clone(), names(state), limits(), notes, new_identity)
 }
 
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
@@ -543,7 +538,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     let store = store();
     let want = want(WALL, false);
     let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
-    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), new_identity);
+    let daemon = |state: &String| member_of(&store, state, Notes::default());
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());
@@ -556,7 +551,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
         waiting.retain_mut(|daemon| {
             let (id, found) = found.next().unwrap().remove(0);
             let numbering = Numbering::new(layout.clone(), WorkerSet::single(id)).unwrap();
-            daemon.place_of(&layout.space().to_string()).unwrap();
+            daemon.place_for(want).unwrap();
             let taken = daemon.try_take(want, 0, &numbering, vec![found]).unwrap();
             taken.is_none()
         });

@@ -1,10 +1,8 @@
 //! A source that wants numbers, and the decision which of them it may take.
 
-use std::time::Duration;
-
 use super::{Clocks, Note};
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
-use crate::{FleetError, KeyError, NumberKey};
+use crate::{FleetError, FleetLimits, KeyError, NumberKey};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -22,10 +20,6 @@ pub struct Want<'a> {
     pub clocks: Clocks,
     /// The proof that the state may continue with the worker IDs that it had.
     pub proof: Proof,
-    /// How far IDs may be ahead of the wall clock.
-    pub max_ahead: Duration,
-    /// How far ahead of the clock the fleet's ceiling is kept.
-    pub horizon: Duration,
 }
 
 /// Numbers that were taken.
@@ -47,11 +41,6 @@ pub struct Taken {
 }
 
 impl Want<'_> {
-    /// Returns how far the source's IDs may be ahead of other daemons' clocks.
-    pub(super) fn reach(&self) -> Duration {
-        rules::reach(self.horizon, self.max_ahead)
-    }
-
     pub(super) fn space(&self) -> String {
         self.layout.space().to_string()
     }
@@ -72,7 +61,7 @@ impl Want<'_> {
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = key {
             let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
-            rules::check_bound(numbering, key, from, self.reach()).map_err(Busy::Unreadable)?;
+            rules::check_bound(numbering, key, from, own.limits.reach()).map_err(Busy::Unreadable)?;
         }
         let noted = own.noted(found.number).filter(|_| self.proof == Proof::Held);
         let acknowledged = noted.map(|note| Acknowledged {
@@ -80,7 +69,9 @@ impl Want<'_> {
             id_bound: note.acknowledged,
             until: rules::instant_of(numbering, note.acknowledged),
         });
-        let taker = Taker { writes: &own.writes, acknowledged, wall, max_ahead: self.max_ahead };
+        let replaced = noted.map_or(&[][..], |note| &note.replaced);
+        let max_ahead = own.limits.max_ahead();
+        let taker = Taker { writes: &own.writes, replaced, acknowledged, wall, max_ahead };
         rules::judge(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
@@ -88,10 +79,16 @@ impl Want<'_> {
     /// later, and no lower than the keys' bounds. The returned bound is at most `max_ahead` and a
     /// horizon ahead of the clock, unless a key's bound or the floor is further ahead. So repeated
     /// starts do not push the bound further ahead.
-    pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
+    pub(super) fn first_bound(
+        &self,
+        numbering: &Numbering,
+        limits: FleetLimits,
+        floor: u64,
+        lowest: u64,
+    ) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
-        let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
-        numbering.id_bound(rules::ceiling(numbering, from, self.horizon)).max(lowest.max(floor))
+        let from = rules::counts_from(now, rules::instant_of(numbering, floor), limits.max_ahead());
+        numbering.id_bound(rules::ceiling(numbering, from, limits.horizon())).max(lowest.max(floor))
     }
 }
 
@@ -125,6 +122,7 @@ pub(super) struct Own {
     pub(super) note: Option<Note>,
     /// The fleet's floor, which may be ahead of all clocks.
     pub(super) floor: UnixMicros,
+    pub(super) limits: FleetLimits,
 }
 
 impl Own {

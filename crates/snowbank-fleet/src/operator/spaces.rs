@@ -2,10 +2,10 @@
 
 use super::Operator;
 use crate::key::{Marker, NumberKey, Paths};
-use crate::{FleetError, Swap, Swapped, poll_period, rules};
+use crate::member::instant_of;
+use crate::{FleetError, FleetLimits, Swap, Swapped, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use std::time::Duration;
 
 /// What an operator knows of the IDs that were made before the fleet was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,8 @@ pub struct Preparing {
     /// True to add the ID spaces that the marker lacks. The added spaces replace the spaces that
     /// can make the same IDs.
     pub is_growing: bool,
-    /// The horizon of this configuration's daemons. It sets the poll period of a new fleet.
-    pub horizon: Duration,
-    /// How far those daemons' IDs may be ahead of the wall clock.
-    pub max_ahead: Duration,
+    /// The limits of this configuration's daemons.
+    pub limits: FleetLimits,
     /// The wall clock.
     pub now: UnixMicros,
 }
@@ -48,6 +46,8 @@ pub struct Prepared {
     pub floor: Option<UnixMicros>,
     /// True if the floor has changed.
     pub is_floor_changed: bool,
+    /// The fleet's limits, if they have changed.
+    pub limits: Option<FleetLimits>,
 }
 
 /// A layout, and the indices of the ID spaces that can make the same IDs.
@@ -70,14 +70,13 @@ impl Operator<'_> {
         preparing: Preparing,
         new_identity: fn() -> String,
     ) -> Result<Prepared, FleetError> {
-        let Preparing { begins, is_growing, horizon, max_ahead, now } = preparing;
+        let Preparing { begins, is_growing, limits, now } = preparing;
         let (known, mut before) = self.read_marker()?.unzip();
         let is_new = known.is_none();
         if is_new && begins.is_none() {
             return Err(FleetError::Refused(self.unknown_beginning()));
         }
-        let mut marker = known
-            .unwrap_or_else(|| Marker::new(&new_identity(), Vec::new()).polled_each(poll_period(horizon)));
+        let mut marker = known.unwrap_or_else(|| Marker::new(&new_identity(), Vec::new(), limits));
         let missing: Vec<String> = layouts
             .iter()
             .map(|layout| layout.space().to_string())
@@ -90,6 +89,10 @@ impl Operator<'_> {
         if !is_new && !is_growing && !missing.is_empty() {
             return Err(FleetError::Refused(self.other_spaces(&marker, layouts)));
         }
+        let is_other = marker.limits != Some(limits);
+        if is_other && !matches!(begins, Some(Begins::Above(_) | Begins::Lowered(_))) {
+            return Err(FleetError::Refused(self.other_limits(&marker, limits)));
+        }
         let floor_before = marker.floor();
         match begins {
             Some(Begins::Above(floor)) => raise_floor(&mut marker, floor, now)?,
@@ -98,6 +101,9 @@ impl Operator<'_> {
                 raise_floor(&mut marker, floor, now)?;
             }
             Some(Begins::New) | None => {}
+        }
+        if is_other {
+            self.change_limits(&mut marker, &mut before, layouts, preparing, new_identity)?;
         }
         let mut replaced = Vec::new();
         if !missing.is_empty() {
@@ -109,12 +115,12 @@ impl Operator<'_> {
             missing.iter().for_each(|space| marker.put(space));
         }
         let is_floor_changed = marker.floor() != floor_before;
-        let is_longer = marker.lengthen_reach(rules::reach(horizon, max_ahead));
-        if is_longer || is_new || !missing.is_empty() || is_floor_changed {
+        if is_new || !missing.is_empty() || is_floor_changed {
             self.write_marker(&mut marker, &mut before, new_identity)?;
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
-        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed })
+        let limits = is_other.then_some(limits);
+        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed, limits })
     }
 
     fn unknown_beginning(&self) -> String {
@@ -126,6 +132,84 @@ impl Operator<'_> {
             self.name,
             Paths::of(self.name).marker()
         )
+    }
+
+    fn other_limits(&self, marker: &Marker, limits: FleetLimits) -> String {
+        let found = marker.limits.map_or_else(
+            || String::from("a marker without horizon and max_ahead, which an earlier release wrote"),
+            |limits| limits.to_string(),
+        );
+        format!(
+            "the fleet {:?} has {found}, and this configuration has {limits}; correct the configuration; or, to change the \
+             fleet, stop all its daemons, and add --above now",
+            self.name
+        )
+    }
+
+    /// Changes the limits of a fleet whose daemons have all stopped. The marker gets a new identity
+    /// and a floor above the bounds of all keys.
+    ///
+    /// Each daemon's write compares the marker, so after the first write no daemon of the earlier
+    /// identity writes a key. So a second look at the keys sees all bounds. If it finds a bound that
+    /// is too far ahead, the earlier marker is put back.
+    fn change_limits(
+        &mut self,
+        marker: &mut Marker,
+        before: &mut Option<String>,
+        layouts: &[&Layout],
+        preparing: Preparing,
+        new_identity: fn() -> String,
+    ) -> Result<(), FleetError> {
+        let mut original = marker.clone();
+        let Preparing { limits, now, .. } = preparing;
+        self.highest_unless_held(marker, layouts, preparing)?;
+        (marker.identity, marker.limits) = (new_identity(), Some(limits));
+        self.write_marker(marker, before, new_identity)?;
+        match self.highest_unless_held(marker, layouts, preparing) {
+            Ok(highest) => {
+                raise_floor(marker, highest, now)?;
+                self.write_marker(marker, before, new_identity)
+            }
+            Err(error) => {
+                self.write_marker(&mut original, before, new_identity)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns an instant above the bounds of all keys. Refuses if one of them is more than
+    /// `max_ahead` ahead of the clock, because a daemon may hold it.
+    fn highest_unless_held(
+        &mut self,
+        marker: &Marker,
+        layouts: &[&Layout],
+        Preparing { limits, now, .. }: Preparing,
+    ) -> Result<UnixMicros, FleetError> {
+        let mut highest = UnixMicros(0);
+        for space in marker.active() {
+            let of_space = |layout: &&&Layout| layout.space().to_string() == space;
+            let (Some(layout), Some(place)) = (layouts.iter().find(of_space), marker.place_of(space)) else {
+                return Err(FleetError::Refused(format!(
+                    "the fleet has the ID space {space}, which this configuration lacks; to change horizon or max_ahead, use \
+                     a configuration with all layouts of the fleet"
+                )));
+            };
+            for (key, text) in self.coordinator.list(&Paths::of(self.name).space(place))? {
+                let number = NumberKey::parse(&text)
+                    .map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
+                let until = instant_of(layout, number.id_bound);
+                if rules::free_at(&number, until, limits.max_ahead()) >= now {
+                    return Err(FleetError::Refused(format!(
+                        "key {key}: {} may still have IDs until {}; stop all daemons of the fleet cleanly, or wait until then, \
+                         and try again",
+                        number.holder,
+                        until.rfc3339(0)
+                    )));
+                }
+                highest = highest.max(above(layout, number.id_bound));
+            }
+        }
+        Ok(highest)
     }
 
     fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::FleetLimits;
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, Position, WorkerSet};
 use snowbank_state::Fate;
@@ -15,6 +16,10 @@ impl Holding {
     }
 }
 
+fn limits() -> FleetLimits {
+    FleetLimits::new(Duration::from_secs(300), MAX_AHEAD)
+}
+
 fn numbering() -> Numbering {
     Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(5)).unwrap()
 }
@@ -22,8 +27,7 @@ fn numbering() -> Numbering {
 fn key(write: &str, bound: u64) -> NumberKey {
     let key = NumberKey::new("state", "host-a (process 7)", "orders", 1);
     let term = String::from("t");
-    let max_ahead_ms = 10_000;
-    NumberKey { max_ahead_ms, term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
+    NumberKey { limits: limits(), term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
 }
 
 fn text(write: &str) -> String {
@@ -35,7 +39,7 @@ fn ours(write: &str) -> Seen {
 }
 
 fn taker(writes: &[String]) -> Taker<'_> {
-    Taker { writes, acknowledged: None, wall: WALL, max_ahead: MAX_AHEAD }
+    Taker { writes, replaced: &[], acknowledged: None, wall: WALL, max_ahead: MAX_AHEAD }
 }
 
 fn after(seconds: i64) -> UnixMicros {
@@ -94,7 +98,7 @@ fn a_number_whose_bound_is_near_is_taken_above_that_bound() {
 }
 
 fn held(write: &str) -> Holding {
-    let mut holding = Holding::unseen(vec![write.to_owned()], 0);
+    let mut holding = Holding::unseen(vec![write.to_owned()], Vec::new(), 0);
     assert_eq!(holding.read(Some(&text(write)), "t"), ours(write));
     holding
 }
@@ -114,8 +118,11 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 fn a_number_is_lost_if_its_key_is_gone_or_written_by_another() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
-    assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
-    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], 0);
+    assert_eq!(
+        Holding::unseen(vec![String::from("w3")], Vec::new(), 0).read(None, "t"),
+        Seen::Lost(Loss::Gone)
+    );
+    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], Vec::new(), 0);
     assert_eq!(unseen.read(Some(&text("w2")), "t"), ours("w2"));
 }
 
@@ -178,9 +185,22 @@ fn a_state_keeps_its_number_while_the_lost_bound_is_ahead() {
     assert_eq!(judge(Some(&released(87)), after(60), 88), Ok(Taking::Again(88)), "released after a restore");
 }
 
+/// The restore lost a write that left the bound as it was.
+#[test]
+fn a_state_keeps_its_number_if_a_replaced_write_comes_back() {
+    let replaced = [String::from("w1")];
+    let judge = |write: &str, until| {
+        let acknowledged = Some(Acknowledged { term: "t", id_bound: 9, until });
+        super::judge(Some(&key(write, 9)), until, Taker { acknowledged, replaced: &replaced, ..taker(&[]) })
+    };
+    assert_eq!(judge("w1", after(60)), Ok(Taking::Again(9)));
+    assert_eq!(judge("w1", after(19)), Ok(Taking::Above(9)), "other daemons may have taken the number since");
+    assert!(judge("x", after(60)).is_err(), "a copy of this state may have written that");
+}
+
 #[test]
 fn the_floor_after_a_loss_is_above_every_grant() {
-    let reach = reach(Duration::from_secs(300), MAX_AHEAD);
+    let reach = limits().reach();
     let floor = floor_after_loss(after(0), after(-5), reach);
     assert_eq!(floor, after(320));
     assert_eq!(

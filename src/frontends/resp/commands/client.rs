@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{REDIS_VERSION, Refused, refuse_token, shown};
+use super::{REDIS_VERSION, Refused, shown};
 use crate::frontends::Conditions;
 use crate::frontends::resp::encode::{self, Version};
 use crate::frontends::resp::{Reply, Resp, parse};
@@ -63,8 +63,8 @@ impl Resp {
         if let Some(name) = name {
             self.set_name(name)?;
         }
-        if shown_token.is_some_and(|token| conditions.show_token(token).is_err()) {
-            return Ok(refuse_token(out));
+        if let Some(token) = shown_token {
+            self.show_token(token, conditions)?;
         }
         self.version = version;
         self.greet(out);

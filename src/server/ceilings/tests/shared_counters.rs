@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
-    Cluster, Coordinator, CounterKey, FleetError, Member, Names, NoAnswer, Notes, NumberRange, Swap, Swapped,
+    Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes, NumberRange,
+    Swap, Swapped,
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -152,7 +153,8 @@ struct Daemon {
 impl Daemon {
     fn start(store: &Store, counter: TicketCounter) -> Daemon {
         let new_identity = || fastrand::u64(..).to_string();
-        let mut member = Member::new(store.clone(), NAMES, Notes::default(), new_identity);
+        let mut member =
+            Member::new(store.clone(), NAMES, FleetLimits::default(), Notes::default(), new_identity);
         let numbering = Numbering::from(counter);
         member.add_counter(0, "orders", &numbering, 0);
         let grant = Grant::new(Position(0));

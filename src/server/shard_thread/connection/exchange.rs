@@ -7,10 +7,12 @@ use super::super::backlog::Backlog;
 use super::super::scheduler::{TURN_COST, scan_cost, turn_cost};
 use super::super::turn::{INPUT_SIZE, READ_BYTES_MAX, Request, Turn};
 use super::queue::Share;
+use super::write::Unwritten;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
 use crate::clock::BootMicros;
 use crate::frontends::{FEW_IDS, FrameIds, FrontEnd, Reason, Step, Words};
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_wire::{Action, ErrorCode};
@@ -25,8 +27,7 @@ pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
     /// Bytes that were read and are not decoded yet: half a request, or requests for a later turn.
     pub(super) unread: Vec<u8>,
-    /// Bytes of replies that the socket has not taken yet.
-    pub(super) unwritten: Vec<u8>,
+    pub(super) unwritten: Unwritten,
     /// The instant at which `unread` was read. If `unread` is half a request, the instant at which
     /// its first byte was read. A request's wait and `stall_timeout` count from this instant.
     pub(super) read_at: BootMicros,
@@ -47,7 +48,7 @@ impl<F: FrontEnd> Exchange<F> {
         Exchange {
             front,
             unread: Vec::new(),
-            unwritten: Vec::new(),
+            unwritten: Unwritten::default(),
             read_at: NEVER_READ,
             backlog: None,
             errors_in_row: 0,
@@ -187,7 +188,8 @@ impl<F: FrontEnd> Exchange<F> {
             Err(NotYet::Parked(parked)) => return Some(parked),
         }
         turn.thread.counters.record_served(F::PROTOCOL, timed_from);
-        self.unwritten.append(&mut turn.state.output);
+        self.unwritten.extend(&turn.state.output);
+        turn.state.output.clear();
         None
     }
 
@@ -255,6 +257,11 @@ impl<F: FrontEnd> Exchange<F> {
         self.front.refuse(&mut turn.state.output, request.form, &words);
     }
 
+    /// Returns true if a part of a long reply is not encoded yet.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog.is_some()
+    }
+
     /// Returns true if a part of the reply to an earlier message is not encoded yet.
     fn is_amid_reply(&self) -> bool {
         self.backlog.is_some() || self.front.has_kept_requests()
@@ -287,6 +294,7 @@ impl<F: FrontEnd> Exchange<F> {
         };
         self.front.farewell(&mut turn.state.output, &words);
         turn.thread.counters.record_error(F::PROTOCOL, words.code);
+        turn.thread.counters.record_closed(CloseReason::Unauthorized);
         Some(TurnEnd::Close)
     }
 
@@ -302,6 +310,7 @@ impl<F: FrontEnd> Exchange<F> {
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
         if is_one_too_many {
+            turn.thread.counters.record_closed(CloseReason::Errors);
             rejections::log(peer.peer(), "its last thousand requests were errors");
         }
         is_one_too_many
@@ -317,11 +326,15 @@ fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<Er
         Some(reason) if is_unauthorized => {
             rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
         }
-        Some(reason) => rejections::log(peer.peer(), &reason),
+        Some(reason) => {
+            turn.thread.counters.record_closed(CloseReason::BadRequest);
+            rejections::log(peer.peer(), &reason);
+        }
         None => {}
     }
     if is_unauthorized {
         turn.thread.counters.access.unauthorized_refusals.add(1);
+        turn.thread.counters.record_closed(CloseReason::Unauthorized);
         return TurnEnd::Unauthorized;
     }
     TurnEnd::Close

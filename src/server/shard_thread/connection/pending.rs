@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
 use crate::server::net::rejections;
 use snowbank_wire::MAX_REQUEST_SIZE;
@@ -48,6 +49,7 @@ impl<F: FrontEnd> Connection<F> {
                 }
             },
         };
+        thread.counters.record_closed(CloseReason::Unauthorized);
         rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
         Ok(TurnEnd::End)
     }
@@ -68,7 +70,12 @@ impl<F: FrontEnd> Connection<F> {
                 sleep(UNAUTHORIZED_DELAY).await;
             }
             // The client has sent more bytes than a message with a token has.
-            TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => *turn = TurnEnd::End,
+            TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => {
+                self.member.thread.counters.record_closed(CloseReason::Unauthorized);
+                let reason = "it sent more bytes than a message with a token has";
+                rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+                *turn = TurnEnd::End;
+            }
             _ => {}
         }
         false

@@ -18,15 +18,17 @@ use super::pending::SHORT_READ_BYTES_MAX;
 use crate::clock;
 use crate::config::Limits;
 use crate::frontends::{FrameLimit, FrontEnd};
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::tls_stream::UNSENT_BYTES_MAX;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_wire::MAX_REPLY_SIZE;
 
-/// One connection's share is the free budget divided by this. 64 clients that never read use up
-/// half of the budget. Ten thousand such clients exceed the budget by at most [`KEPT_FREELY`] and a
-/// small frame for each client.
-const SHARE: usize = 64;
+/// One connection's share is the free budget divided by this. A lone client that sends everything
+/// before it reads, as pipelines of libraries for Redis do, may use a fifth of the budget: with the
+/// default, a million replies to INCR. Four such clients use up half. Ten thousand clients that never
+/// read exceed the budget by at most [`KEPT_FREELY`] and a small frame for each client.
+const SHARE: usize = 4;
 
 /// The number of bytes that each connection may always keep, so that it makes progress: one request
 /// of any size in Snowbank's own protocol, and some more.
@@ -38,8 +40,9 @@ fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
     (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
 }
 
-/// The most bytes of replies that are queued for one client: four reply frames.
-const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+/// The number of bytes of replies above which no turn encodes a further reply: three reply frames, so
+/// that a turn is short.
+const TURN_REPLY_BYTES_MAX: usize = 3 * MAX_REPLY_SIZE;
 
 /// The number of bytes of replies above which a turn without a permit encodes no further reply.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
@@ -50,7 +53,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The connection's share of the budget in a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// The number of bytes of replies above which no further reply is encoded.
+    /// The number of queued bytes of replies above which no further reply is encoded.
     replies_max: usize,
     /// True if the turn must be short, because it has no permit.
     is_short: bool,
@@ -58,12 +61,11 @@ pub(super) struct Share {
 
 impl Share {
     /// The largest share.
-    pub(super) const WHOLE: Share =
-        Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE, is_short: false };
+    pub(super) const WHOLE: Share = Share { replies_max: TURN_REPLY_BYTES_MAX, is_short: false };
 
     /// Returns how many bytes a turn may read.
     pub(super) fn read_bytes_max(self) -> usize {
-        if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { SHORT_READ_BYTES_MAX }
+        if self.replies_max >= TURN_REPLY_BYTES_MAX { READ_BYTES_MAX } else { SHORT_READ_BYTES_MAX }
     }
 
     /// Returns the limit of one frame: `limit`, or a smaller one if the share is small.
@@ -75,8 +77,8 @@ impl Share {
     /// Returns the number of encoded bytes from which on the turn encodes no further frame, because
     /// another frame could exceed the share or the length of a short turn.
     pub(super) fn full_at(self, unwritten: usize) -> usize {
-        let full_at = (self.replies_max + 1).saturating_sub(unwritten);
-        if self.is_short { full_at.min(SHORT_REPLY_BYTES_MAX + 1) } else { full_at }
+        let turn_max = if self.is_short { SHORT_REPLY_BYTES_MAX } else { TURN_REPLY_BYTES_MAX };
+        (self.replies_max + 1).saturating_sub(unwritten).min(turn_max + 1)
     }
 }
 
@@ -87,9 +89,18 @@ impl<F: FrontEnd> Connection<F> {
         let is_short = !self.account.has_permit();
         let replies_max = match self.pending {
             Some(_) => 0,
-            None => kept_max(thread, limits).min(Share::WHOLE.replies_max),
+            None => kept_max(thread, limits),
         };
         Share { replies_max, is_short }
+    }
+
+    /// Returns whether the client may have more replies queued, while it does not read the earlier
+    /// ones. A long reply is encoded only as fast as the client reads it.
+    pub(super) fn may_queue_more(&self) -> bool {
+        let thread = &self.member.thread;
+        let is_amid_reply = self.exchange.has_backlog();
+        let kept_max = kept_max(thread, &thread.live_config.borrow().limits);
+        self.pending.is_none() && !is_amid_reply && self.exchange.unwritten.len() < kept_max
     }
 
     pub(super) fn record_kept(&mut self) {
@@ -114,6 +125,7 @@ impl<F: FrontEnd> Connection<F> {
                 return Ok(());
             }
             if clock::os::boot().since(self.exchange.read_at) >= stall_timeout {
+                self.record_closed(CloseReason::Queue);
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sleep(LOOK_AGAIN).await;

@@ -16,6 +16,7 @@ use super::queue::KEPT_FREELY;
 use super::{Connection, NEVER_READ, SHORT_READ_BYTES_MAX, TurnEnd};
 use crate::clock;
 use crate::frontends::FrontEnd;
+use crate::server::health::metrics::CloseReason;
 use crate::server::shared::live_config::LiveConfig;
 
 impl<F: FrontEnd> Connection<F> {
@@ -25,7 +26,10 @@ impl<F: FrontEnd> Connection<F> {
             Ok(turn) => turn,
             // Bytes may have arrived while the connection waited for its permit.
             Err(_) if self.account.is_queued() => self.last_turn(version).await,
-            Err(_) => Ok(TurnEnd::End),
+            Err(_) => {
+                self.record_silence();
+                Ok(TurnEnd::End)
+            }
         }
     }
 
@@ -33,10 +37,24 @@ impl<F: FrontEnd> Connection<F> {
     /// connection.
     async fn last_turn(&mut self, version: u64) -> io::Result<TurnEnd<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
-            Poll::Pending if !self.account.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
+            Poll::Pending if !self.account.is_queued() => {
+                self.record_silence();
+                Poll::Ready(Ok(TurnEnd::End))
+            }
             polled => polled,
         })
         .await
+    }
+
+    /// Records that the connection closes because the client has sent nothing for too long.
+    fn record_silence(&self) {
+        self.record_closed(if self.is_amid_request() { CloseReason::HalfRequest } else { CloseReason::Idle });
+    }
+
+    /// Returns whether a request has arrived in part. A long transaction of which only a part has
+    /// arrived counts as half a request.
+    fn is_amid_request(&self) -> bool {
+        !self.exchange.unread.is_empty() || self.exchange.front.kept_bytes() > KEPT_FREELY
     }
 
     /// Returns how long to wait for bytes, and the version of the configuration from which this
@@ -44,12 +62,11 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) fn deadline(&self) -> (u64, Option<Duration>) {
         let config = self.member.thread.live_config.borrow();
         let limits = &config.limits;
-        // A long transaction of which only a part has arrived counts as half a request.
-        let deadline = if self.exchange.unread.is_empty() && self.exchange.front.kept_bytes() <= KEPT_FREELY {
-            limits.idle_timeout
-        } else {
+        let deadline = if self.is_amid_request() {
             let late = clock::os::boot().since(self.exchange.read_at);
             Some(limits.stall_timeout.saturating_sub(late))
+        } else {
+            limits.idle_timeout
         };
         (config.version, deadline)
     }
@@ -155,7 +172,7 @@ impl<F: FrontEnd> Connection<F> {
             let awaits_first = self.exchange.read_at == NEVER_READ && thread.awaits_newcomers.get();
             // Half a request that arrived before the stop is answered once its rest arrives.
             let awaits_rest = kept > 0 && self.member.undrained;
-            if thread.draining.get() && !awaits_first && !awaits_rest {
+            if thread.draining.get() && !awaits_first && !awaits_rest && !self.has_unwritten() {
                 self.member.record_drained();
             }
         }

@@ -1,7 +1,7 @@
 use crate::member::tests::{
-    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, member, store, want,
+    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, store, want,
 };
-use crate::{Bound, FleetError, Member, Notes, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Want};
+use crate::{Bound, FleetError, Member, Notes, Want};
 use snowbank_id::layout::WorkerSet;
 
 /// Returns a daemon that has taken number 5. Also returns its coordinator and the number's bound.
@@ -91,7 +91,7 @@ fn the_write_on_a_new_connection_is_tried_until_it_is_answered() {
         member.coordinator.connect();
         assert!(matches!(member.check(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     }
-    assert!(member.sources[0].note().writes.len() < 5, "retries make no new writes");
+    assert!(member.sources[0].note("f", limits()).writes.len() < 5, "retries make no new writes");
     store.set(Fault::None);
     assert_eq!([member.check(clocks(WALL)), member.check(clocks(WALL))], [Ok(()), Ok(())]);
     let write = five_at(&store).write;
@@ -148,14 +148,4 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     assert!(again.poll_due_in().is_zero());
     assert_eq!(again.check(clocks(WALL)), Ok(()));
     assert!(!again.poll_due_in().is_zero());
-}
-
-#[test]
-fn a_daemon_without_the_marker_polls_often_if_it_has_numbers() {
-    let store = store();
-    let (first, _) = holder(&store);
-    let mut again = member(&store, first.notes().clone());
-    assert_eq!(again.poll_period(), POLL_PERIOD_MAX);
-    assert!(again.resume_unseen(want(WALL, true), &five()).is_some());
-    assert_eq!(again.poll_period(), POLL_PERIOD_MIN);
 }

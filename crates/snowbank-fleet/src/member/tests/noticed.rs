@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
+use crate::notice::{CONNECTING, SWAP};
+use crate::{CounterKey, Marker, NUMBERS_MAX, NoteStore, NumberRange, POLL_PERIOD, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -15,14 +16,19 @@ const SOURCES: usize = 16;
 /// A time after which the bounds of all sources have passed.
 const OUTAGE: Duration = Duration::from_secs(400);
 const COUNTER: &str = "tickets";
-/// A horizon with the shortest poll period. So this horizon makes no pause longer.
-const SHORT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The state of a coordinator whose answers take time.
 struct World {
     keys: BTreeMap<String, String>,
     now: Duration,
+    /// The time of each message.
     answer: Duration,
+    /// The time of each sync of the disk.
+    sync: Duration,
+    /// When the sync that is under way ends, and when the last notes will be durable.
+    synced_at: Duration,
+    durable_at: Duration,
+    is_connected: bool,
     /// The moment of the restore, and the older keys.
     restore: Option<(Duration, BTreeMap<String, String>)>,
     /// When the floor was raised.
@@ -46,12 +52,15 @@ impl World {
     fn restore_if_due(&mut self) {
         if let Some((_, keys)) = self.restore.take_if(|(at, _)| *at < self.now) {
             self.keys = keys;
+            self.is_connected = false;
         }
     }
 
-    fn await_answer(&mut self) -> Result<(), NoAnswer> {
+    /// Waits for the answers to this many messages, and connects first if that is necessary.
+    fn await_answers(&mut self, messages: u32) -> Result<(), NoAnswer> {
         let asked_at = self.now;
-        self.now += self.answer;
+        let connecting = if std::mem::replace(&mut self.is_connected, true) { 0 } else { CONNECTING };
+        self.now += self.answer * (messages + connecting);
         let stall = self.stall.filter(|stall| self.now > stall.from && asked_at < stall.to);
         if self.is_away || stall.is_some_and(|stall| stall.is_outage) {
             return Err(NoAnswer::passing("away"));
@@ -106,7 +115,7 @@ impl Coordinator for Slow {
         let mut world = self.0.lock().unwrap();
         world.restore_if_due();
         let read = keys.iter().map(|key| world.keys.get(key).cloned()).collect();
-        world.await_answer()?;
+        world.await_answers(1)?;
         Ok(read)
     }
 
@@ -124,7 +133,8 @@ impl Coordinator for Slow {
     /// Writes the keys after the answer's delay.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut world = self.0.lock().unwrap();
-        world.await_answer()?;
+        world.restore_if_due();
+        world.await_answers(SWAP)?;
         world.restore_if_due();
         world.outrun(&swaps[0].key);
         let swapped = apply(&mut world.keys, swaps);
@@ -136,15 +146,42 @@ impl Coordinator for Slow {
     }
 }
 
-/// Returns the want of a daemon with a short horizon, so that only the marker's period sets the
-/// pause.
-fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
-    Want { horizon: SHORT_HORIZON, ..super::want(wall, is_proven) }
+/// A disk whose syncs take time, as the notes see it.
+struct SlowDisk(Slow);
+
+impl std::fmt::Debug for SlowDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a slow disk")
+    }
+}
+
+impl NoteStore for SlowDisk {
+    fn begin(&self, _: Notes) {
+        let mut world = self.0.0.lock().unwrap();
+        if world.synced_at <= world.now {
+            world.synced_at = world.durable_at.max(world.now);
+        }
+        // Notes that came during a sync are written together after it.
+        if world.synced_at <= world.now {
+            world.synced_at = world.now + world.sync;
+            world.durable_at = world.synced_at;
+        } else {
+            world.durable_at = world.synced_at + world.sync;
+        }
+    }
+
+    fn wait(&self, limit: Duration) -> Result<bool, String> {
+        let mut world = self.0.0.lock().unwrap();
+        let until = world.durable_at.min(world.now + limit);
+        world.now = world.now.max(until);
+        Ok(world.now >= world.durable_at)
+    }
 }
 
 /// Returns a member that holds nothing yet.
 fn member(world: &Slow, notes: Notes) -> Member<Slow> {
-    Member::new(world.clone(), names("state"), notes, new_identity)
+    let notes = notes.kept_in(Some(Arc::new(SlowDisk(world.clone()))));
+    Member::new(world.clone(), names("state"), limits(), notes, new_identity)
 }
 
 /// Returns the clocks this long after the beginning.
@@ -152,10 +189,14 @@ fn after(time: Duration) -> Clocks {
     clocks(WALL).at_boot(BootMicros(0).after(time))
 }
 
-/// Returns the names of the sources, and their worker IDs. The last source has the lowest worker
-/// ID.
+/// Returns the names of the sources, and their worker IDs: together as many as a daemon may have.
+/// The last source has the lowest worker ID.
 fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
-    (0..SOURCES).map(|index| (format!("source-{index}"), WorkerSet::single((SOURCES - 1 - index) as u64)))
+    (0..SOURCES).map(|index| {
+        let first = (SOURCES - 1 - index) as u64;
+        let end = if index == 0 { NUMBERS_MAX as u64 } else { first + 1 };
+        (format!("source-{index}"), WorkerSet::from_list(first..end).unwrap())
+    })
 }
 
 fn add_counter(member: &mut Member<Slow>) {
@@ -163,31 +204,45 @@ fn add_counter(member: &mut Member<Slow>) {
     member.add_counter(SOURCES, COUNTER, &numbering, 0);
 }
 
-/// The poll period and the time for an answer.
+/// The time of each answer, and of each sync of the disk.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    period: Duration,
     answer: Duration,
+    sync: Duration,
 }
 
 /// Returns the paces to try.
 fn paces() -> impl Iterator<Item = Pace> {
-    let periods = [POLL_PERIOD_MIN, POLL_PERIOD_MAX];
-    let answers = [10, 200].map(Duration::from_millis);
-    periods.into_iter().flat_map(move |period| answers.map(|answer| Pace { period, answer }))
+    [(10, 0), (10, 1_400), (200, 0), (200, 400)].into_iter().map(|(answer, sync)| Pace {
+        answer: Duration::from_millis(answer),
+        sync: Duration::from_millis(sync),
+    })
 }
 
 /// Returns the coordinator of a prepared fleet.
-fn world(Pace { period, answer }: Pace) -> Slow {
+fn world(Pace { answer, sync }: Pace) -> Slow {
     let layout = twitter();
     let paths = Paths::of("f");
-    let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
-    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
+    let marker = Marker::new("1f", vec![layout.space().to_string()], limits());
     let first = NumberRange { from: 1, to: 1 };
     let counter = CounterKey::new("c", first, "first", "nobody").text();
     let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
-    let (now, restore, noticed, rivals, is_away, stall) = Default::default();
-    let world = World { keys, now, answer, restore, noticed, rivals, is_away, stall };
+    let (now, synced_at, durable_at, is_connected, restore) = Default::default();
+    let (noticed, rivals, is_away, stall) = Default::default();
+    let world = World {
+        keys,
+        now,
+        answer,
+        sync,
+        synced_at,
+        durable_at,
+        is_connected,
+        restore,
+        noticed,
+        rivals,
+        is_away,
+        stall,
+    };
     Slow(Arc::new(Mutex::new(world)))
 }
 
@@ -298,7 +353,6 @@ impl Job {
 /// outage. The job follows. Returns the time from the restore until the floor is raised, and
 /// whether the last check began after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
-    let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);
     if matches!(before, Before::UnansweredCheck) {
         holder.start_in_outage(job.later());
@@ -315,12 +369,14 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     while !is_lost(&ended) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
-            holder.member.coordinator.pause((checked_at + period).saturating_sub(now));
+            holder.member.coordinator.pause((checked_at + POLL_PERIOD).saturating_sub(now));
             checked_at = holder.now();
             ended = holder.check(job.later());
         } else {
             // The job begins shortly before the next poll is due.
-            holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
+            let now = holder.now();
+            let due = checked_at + POLL_PERIOD - Duration::from_millis(1);
+            holder.member.coordinator.pause(due.saturating_sub(now));
             ended = job.run(&mut holder);
         }
         assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
@@ -336,7 +392,7 @@ fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
             for pace in paces() {
                 let slowest = slowest(before, job, pace);
                 eprintln!("{before:?}, {job:?}, {pace:?}: noticed within {slowest:?}");
-                assert!(slowest <= noticed_within(pace.period, pace.answer));
+                assert!(slowest <= noticed_within(pace.answer));
             }
         }
     }
@@ -349,10 +405,10 @@ fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     loop {
         let (noticed, is_over) = notice(before, job, pace, after);
         slowest = slowest.max(noticed);
-        if is_over && after > pace.period * 2 {
+        if is_over && after > POLL_PERIOD * 2 {
             return slowest;
         }
-        after += pace.period / 10;
+        after += POLL_PERIOD / 10;
     }
 }
 
@@ -360,7 +416,7 @@ fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
 #[test]
 fn a_taker_notices_a_restore_within_another_takers_pause() {
     for pace in paces() {
-        let pause = noticed_within(pace.period, pace.answer);
+        let pause = noticed_within(pace.answer);
         for part in 0..=10 {
             let after = pause * part / 10;
             let world = world(pace);
@@ -375,26 +431,12 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
                 let within = noticed.expect("the floor was raised") - restored_at;
                 assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed after {within:?}");
             } else {
-                assert!(after + pace.answer >= pause, "{pace:?}: missed a restore {after:?} after the write");
+                assert!(
+                    after + SWAP * pace.answer >= pause,
+                    "{pace:?}: missed a restore {after:?} after the write"
+                );
             }
         }
-    }
-}
-
-/// Daemons poll at the marker's period, whatever the taker's horizon is. But a restore may bring
-/// back an earlier marker. Then the daemons of the lost marker still poll at the lost marker's
-/// period, which may be longer.
-#[test]
-fn a_pause_covers_the_periods_of_the_marker_and_a_lost_marker() {
-    let answer = Duration::from_millis(10);
-    for (period, horizon) in [(POLL_PERIOD_MAX, SHORT_HORIZON), (POLL_PERIOD_MIN, HORIZON)] {
-        let world = world(Pace { period, answer });
-        let mut taker = member(&world, Notes::default());
-        let mut taken = [taker.take(Want { horizon, ..want(WALL, false) }, &five()).ok()];
-        taker.settle(&mut taken, clocks(WALL)).unwrap();
-        let paused = world.0.lock().unwrap().now;
-        let needed = noticed_within(period.max(crate::poll_period(horizon)), answer);
-        assert!(paused >= needed, "{horizon:?}: {paused:?}");
     }
 }
 
@@ -431,14 +473,14 @@ fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: boo
 #[test]
 fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
     for pace in paces() {
-        let pause = noticed_within(pace.period, pace.answer);
-        for lasts in [500, 1_000, 2_000, 4_000].map(Duration::from_millis) {
+        let pause = noticed_within(pace.answer);
+        for lasts in [500, 1_000, 2_000, 3_000].map(Duration::from_millis) {
             for part in 0..10 {
                 for is_outage in [false, true] {
                     let after = pause * part / 10;
                     let lasted = pause_with_stall(pace, after, lasts, is_outage);
                     assert!(
-                        lasted >= pause.max(pace.period + lasts),
+                        lasted >= pause.max(POLL_PERIOD + lasts),
                         "{pace:?}, {lasts:?} after {after:?}: {lasted:?}"
                     );
                 }
@@ -456,10 +498,7 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
         let began = holder.now();
         assert_eq!(holder.raise(1 << 40, Duration::ZERO), Ok(()));
         let paused = holder.now() - began;
-        assert!(
-            paused >= noticed_within(pace.period, pace.answer),
-            "no pause after the bound has passed: {paused:?}"
-        );
+        assert!(paused >= noticed_within(pace.answer), "no pause after the bound has passed: {paused:?}");
 
         let mut holder = Holder::new(pace);
         let backup = holder.backup.clone();
@@ -468,6 +507,6 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
         assert!(is_lost(&holder.check(Duration::ZERO)));
         let floor = holder.world.0.lock().unwrap().floor();
         let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
-        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "the floor is only {ahead:?} ahead");
+        assert!(ahead >= OUTAGE + limits().reach(), "the floor is only {ahead:?} ahead");
     }
 }

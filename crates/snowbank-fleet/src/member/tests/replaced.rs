@@ -1,5 +1,6 @@
 //! Tests: an operator's commands while daemons run, which replace ID spaces, free numbers and set
-//! counters; and the fleet's longest reach.
+//! counters; and
+//! the fleet's limits.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn number_key(id_bound: u64, released: bool) -> String {
 fn a_space_replaced_before_must_have_no_held_number() {
     let store = store();
     let key = key_five();
-    let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()], limits());
     marker.replace(&[0]);
     store.put(&marker_key(), &marker.text());
     for text in [number_key(7, false), String::from("of a newer release")] {
@@ -99,17 +100,6 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
     let numbering = numbering();
     let taken = member(&store, Notes::default()).take(want(WALL, false), &five()).unwrap();
     assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
-}
-
-#[test]
-fn a_horizon_too_short_for_the_fleets_polls_is_refused() {
-    let store = store();
-    let horizon = Duration::from_secs(3);
-    let refused = member(&store, Notes::default()).take(Want { horizon, ..want(WALL, false) }, &five());
-    assert!(
-        matches!(&refused, Err(FleetError::Refused(line)) if line.contains("allowed: 4s")),
-        "{refused:?}"
-    );
 }
 
 /// The daemon was suspended. Until its bound passed, nobody else could have its number. After that
@@ -175,7 +165,7 @@ fn a_number_is_not_freed_if_the_marker_has_changed() {
     let store = store();
     let key = key_five();
     store.put(&key, &number_key(7, false));
-    let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()], limits());
     marker.raise_floor(WALL);
     store.put_late(&marker_key(), &marker.text());
     assert!(release(&store, 5, true).unwrap_err().contains("marker has just changed"));
@@ -238,7 +228,7 @@ fn an_impossible_bound_ends_a_daemon_and_is_not_noted() {
         matches!(&checked, Err(FleetError::Unreadable(line)) if line.contains("worker ID 5")),
         "{checked:?}"
     );
-    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    let note = member.notes().of("f", "orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, covered);
 }
 
@@ -253,81 +243,108 @@ fn a_counter_is_set_although_the_first_answer_was_lost() {
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
-/// The daemon with the longer horizon may sleep, and the restored marker lacks that daemon's reach.
+/// Returns an operator's request that changes the fleet's limits.
+fn changing(horizon: Duration, now: UnixMicros) -> Preparing {
+    let limits = FleetLimits::new(horizon, MAX_AHEAD);
+    Preparing { limits, now, ..preparing(Some(Begins::Above(now))) }
+}
+
 #[test]
-fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
-    let clocks = clocks(WALL);
-    for is_polled in [true, false] {
-        let store = store();
-        let [marker_key, key] = [marker_key(), key_five()];
-        let (mut member, covered) = holder(&store);
-        let bound = Bound { source: 0, id_bound: covered + 1 };
-        let before = store.text(&key);
-        if is_polled {
-            assert_eq!(member.raise(&[bound], 0, clocks), Ok(()));
-        }
-        let restored = store.text(&marker_key);
-        lengthen_reach(&store, 3 * HORIZON);
-        let learnt = if is_polled { member.check(clocks) } else { member.raise(&[bound], 0, clocks) };
-        assert_eq!(learnt, Ok(()));
-        store.put(&marker_key, &restored);
-        store.put(&key, &before);
-        assert!(is_lost(&member.check(clocks)));
-        let floor = marker_at(&store).floor();
-        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "after a poll: {is_polled}, the floor is {floor:?}");
+fn a_daemon_with_other_limits_than_the_fleet_is_refused() {
+    let store = store();
+    let (first, _) = holder(&store);
+    for limits in [FleetLimits::new(2 * HORIZON, MAX_AHEAD), FleetLimits::new(HORIZON, MAX_AHEAD / 10)] {
+        let mut again =
+            Member::new(store.clone(), names("state"), limits, first.notes().clone(), new_identity);
+        assert_eq!(again.resume_at_once(want(WALL, true), &five()), None, "only the coordinator knows");
+        assert_eq!(again.resume_unseen(want(WALL, true), &five()), None);
+        let refused = again.take(want(WALL, true), &five());
+        let Err(FleetError::Refused(line)) = refused else { panic!("{refused:?}") };
+        assert!(line.contains("allowed: fleet.horizon 300s and max_ahead 10s"), "{line}");
+        assert!(line.contains("fleet init --above now"), "{line}");
     }
 }
 
-/// The longer reach is only in the daemon's notes.
 #[test]
-fn a_restarted_daemon_remembers_a_longer_horizon() {
-    let clocks = clocks(WALL);
+fn a_marker_of_an_earlier_release_is_refused_and_prepared_again() {
     let store = store();
-    let [marker_key, key] = [marker_key(), key_five()];
-    let (mut first, covered) = holder(&store);
-    let restored = store.text(&marker_key);
-    let older = store.text(&key);
-    lengthen_reach(&store, 3 * HORIZON);
-    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Ok(()));
-    store.put(&marker_key, &restored);
-    store.put(&key, &older);
-    let mut again = member(&store, first.notes().clone());
-    again.take(want(WALL, true), &five()).unwrap();
-    let floor = marker_at(&store).floor();
-    assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
-}
-
-/// The marker has the longer reach already: a command, another daemon, or a write without an answer
-/// has recorded that reach.
-#[test]
-fn each_state_waits_once_for_a_longer_horizon() {
-    let store = store();
-    let (first, _) = holder(&store);
-    lengthen_reach(&store, 3 * HORIZON);
-    let has_paused = |notes: &Notes| {
-        store.0.lock().unwrap().has_paused = false;
-        let mut again = member(&store, notes.clone());
-        let horizon = 2 * HORIZON + Duration::from_micros(1);
-        let longer = Want { horizon, ..want(WALL, true) };
-        assert!(!again.take(longer, &five()).unwrap().is_new);
-        (store.0.lock().unwrap().has_paused, again.notes().clone())
-    };
-    let (is_first, notes) = has_paused(first.notes());
-    assert_eq!((is_first, has_paused(&notes).0), (true, false));
+    let mut marker = marker_at(&store);
+    marker.limits = None;
+    store.put(&marker_key(), &marker.text());
+    let refused = member(&store, Notes::default()).take(want(WALL, false), &five());
+    assert!(
+        matches!(&refused, Err(FleetError::Refused(line)) if line.contains("fleet init --above now")),
+        "{refused:?}"
+    );
+    let refused = init(&store, &twitter(), preparing(None)).unwrap_err();
+    assert!(refused.contains("earlier release") && refused.contains("--above now"), "{refused}");
+    assert!(init(&store, &twitter(), preparing(Some(Begins::Above(WALL)))).is_ok());
+    assert!(member(&store, Notes::default()).take(want(WALL, false), &five()).is_ok());
 }
 
 #[test]
-fn a_marker_without_a_daemons_reach_counts_as_restored() {
-    let clocks = clocks(WALL);
+fn limits_change_only_while_no_daemon_has_ids() {
     let store = store();
-    let marker_key = marker_key();
-    let before = store.text(&marker_key);
-    let longer = Want { horizon: 2 * HORIZON, ..want(WALL, false) };
-    let mut daemon = member(&store, Notes::default());
-    let covered = take(&mut daemon, longer, &five()).covered;
-    store.put(&marker_key, &before);
-    let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
-    assert!(is_lost(&raised), "{raised:?}");
+    let (mut daemon, covered) = holder(&store);
+    let before = marker_at(&store);
+    let refused = init(&store, &twitter(), Preparing { begins: None, ..changing(2 * HORIZON, WALL) });
+    assert!(refused.unwrap_err().contains("add --above now"));
+    let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();
+    assert!(refused.contains("stop all daemons"), "{refused}");
+    assert_eq!(marker_at(&store), before);
+    daemon.release(&[Bound { source: 0, id_bound: keepers(WALL) }], clocks(WALL)).unwrap();
+    let changed = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap();
+    assert_eq!(changed.limits, Some(FleetLimits::new(2 * HORIZON, MAX_AHEAD)));
+    let marker = marker_at(&store);
+    assert_ne!(marker.identity, before.identity);
+    assert!(rules::bound_above(&numbering(), marker.floor()) > keepers(WALL));
+    assert!(covered > keepers(WALL));
+}
+
+/// Returns the bound of all IDs until now.
+fn keepers(wall: UnixMicros) -> u64 {
+    numbering().id_bound(numbering().first_of(numbering().tick_at(wall)))
+}
+
+/// The daemon writes its key between the command's first look at the keys and its first write.
+#[test]
+fn a_daemon_that_starts_during_a_change_of_limits_undoes_it() {
+    let store = store();
+    let (mut first, _) = holder(&store);
+    first.release(&[Bound { source: 0, id_bound: keepers(WALL) }], clocks(WALL)).unwrap();
+    let held = number_key(keepers(at(WALL, 200)), false);
+    store.0.lock().unwrap().late_list = Some((key_five(), held));
+    let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();
+    assert!(refused.contains("may still have IDs until"), "{refused}");
+    assert_eq!(marker_at(&store).limits, Some(limits()));
+}
+
+/// An operator has changed the fleet while the daemon slept. Nothing was lost.
+#[test]
+fn a_daemon_of_earlier_limits_ends_and_raises_no_floor() {
+    let store = store();
+    let (mut daemon, _) = holder(&store);
+    let notes = daemon.notes().clone();
+    let later = at(WALL, 400);
+    init(&store, &twitter(), changing(2 * HORIZON, later)).unwrap();
     let floor = marker_at(&store).floor();
-    assert!(floor.0 - WALL.0 >= 2 * 300_000_000, "{floor:?}");
+    assert!(is_lost(&daemon.check(clocks(later))));
+    let limits = FleetLimits::new(2 * HORIZON, MAX_AHEAD);
+    let mut again = Member::new(store.clone(), names("state"), limits, notes, new_identity);
+    assert!(again.take(want(later, true), &five()).is_ok());
+    assert_eq!(marker_at(&store).floor(), floor);
+}
+
+/// The other fleet is at the same coordinator.
+#[test]
+fn a_killed_daemon_raises_no_floor_in_a_fleet_of_another_name() {
+    let store = store();
+    let (daemon, _) = holder(&store);
+    let marker = Marker::new("2e", vec![twitter().space().to_string()], limits());
+    store.put(&Paths::of("g").marker(), &marker.text());
+    let names = Names { fleet: "g", ..names("state") };
+    let mut again = Member::new(store.clone(), names, limits(), daemon.notes().clone(), new_identity);
+    let taken = again.take(want(WALL, true), &five()).unwrap();
+    assert!(taken.is_new);
+    assert_eq!(Marker::parse(&store.text(&Paths::of("g").marker())).unwrap().floor(), UnixMicros(0));
 }

@@ -142,7 +142,7 @@ fn a_start_after_a_loss_asks() {
     let lose: [fn(&Store); 3] = [
         |store| store.remove(&key_five()),
         |store| store.remove(&marker_key()),
-        |store| store.put(&marker_key(), &Marker::new("1f", vec![String::from("other")]).text()),
+        |store| store.put(&marker_key(), &Marker::new("1f", vec![String::from("other")], limits()).text()),
     ];
     for lose in lose {
         let store = store();
@@ -154,30 +154,6 @@ fn a_start_after_a_loss_asks() {
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
-}
-
-#[test]
-fn a_start_that_did_not_ask_records_its_longer_horizon() {
-    let store = store();
-    let (first, covered) = holder(&store);
-    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
-    let mut again = member(&store, first.notes().clone());
-    again.resume_at_once(longer, &five()).unwrap();
-    let bound = Bound { source: 0, id_bound: covered + 1 };
-    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Ok(()));
-    let marker = marker_at(&store);
-    assert_eq!(marker.reach(), longer.reach());
-}
-
-#[test]
-fn a_start_that_did_not_ask_records_its_horizon_at_a_check() {
-    let store = store();
-    let (first, _) = holder(&store);
-    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
-    let mut again = member(&store, first.notes().clone());
-    again.resume_at_once(longer, &five()).unwrap();
-    assert_eq!(again.check(clocks(WALL)), Ok(()));
-    assert_eq!(marker_at(&store).reach(), longer.reach());
 }
 
 /// The number is lost before the start compares its keys the second time.
@@ -207,7 +183,7 @@ fn a_start_tries_the_number_of_its_unanswered_write_again() {
         let picked = pick(&mut daemon, want(WALL, false));
         notes = daemon.notes().clone();
         tried = daemon.into_tried();
-        (picked, notes.of("orders", &layout.space().to_string()).unwrap().writes.len())
+        (picked, notes.of("f", "orders", &layout.space().to_string()).unwrap().writes.len())
     };
     store.set(Fault::Mute);
     for _ in 0..100 {

@@ -103,11 +103,9 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
         let preparing = Preparing { now, ..preparing(Some(begins)) };
         operate(&store, |operator| operator.init(&[&layout], preparing, new_identity)).unwrap()
     };
-    lengthen_reach(&store, rules::REACH_MAX);
     assert!(!init(Begins::Above(now)).is_floor_changed, "only Lowered lowers the floor");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
-    assert_eq!(marker_at(&store).reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
@@ -119,8 +117,7 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     let store = store();
     let marker_key = marker_key();
     let backup = vec![(marker_key.clone(), store.text(&marker_key))];
-    let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
-    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
+    let marker = Marker::new("2e", vec![layout.space().to_string()], limits());
     store.put(&marker_key, &marker.text());
     let (mut daemon, _) = holder(&store);
     let wall = at(WALL, 200);
@@ -172,7 +169,9 @@ fn the_floor_of_a_restored_marker_is_raised_although_it_changes() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
     let restored = store.text(&marker_key());
-    lengthen_reach(&store, 2 * HORIZON);
+    let mut changed = marker_at(&store);
+    changed.raise_floor(WALL);
+    store.put(&marker_key(), &changed.text());
     store.put_late(&marker_key(), &store.text(&marker_key()));
     store.put(&marker_key(), &restored);
     assert!(is_lost(&daemon.check(clocks(wall))));
@@ -218,21 +217,7 @@ fn a_start_that_did_not_ask_raises_the_floor_ahead_of_its_clock() {
     store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
     assert!(is_lost(&taken), "{taken:?}");
-    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
-}
-
-/// The cluster changes while the daemon waits until other daemons know its longer horizon.
-#[test]
-fn a_start_that_did_not_ask_leaves_a_cluster_during_its_pause() {
-    let store = store();
-    let (first, covered) = holder(&store);
-    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
-    let mut again = member(&store, first.notes().clone());
-    assert!(again.resume_at_once(longer, &five()).is_some());
-    store.set(Fault::ForeignAfterPause);
-    let raised = again.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks(WALL));
-    assert!(is_lost(&raised), "{raised:?}");
-    assert_eq!(floor(&store), at(WALL, rules::reach(3 * HORIZON, MAX_AHEAD).as_secs() as i64));
+    assert_eq!(floor(&store), at(wall, limits().reach().as_secs() as i64));
 }
 
 /// The daemon is killed before the restore, and starts after it.
@@ -289,7 +274,7 @@ fn a_start_that_picks_raises_the_floor_ahead_of_its_clock() {
     store.remove(&key_five());
     let wall = at(WALL, 200);
     assert!(pick(&mut member(&store, first.notes().clone()), want(wall, true)).is_ok());
-    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
+    assert_eq!(floor(&store), at(wall, limits().reach().as_secs() as i64));
 }
 
 /// The coordinator was away during the pause. Without a state, only the process knows which number
@@ -308,4 +293,62 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon may have handed out all IDs below its bound");
+}
+
+/// The first number's write is not done, so the note must keep the floor of the second one's key.
+#[test]
+fn the_first_write_of_another_number_keeps_the_noted_floor() {
+    let store = store();
+    let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
+    let mut first = member(&store, Notes::default());
+    assert!(take(&mut first, want(WALL, false), &five()).floor >= before);
+    store.set(Fault::ReadOnly);
+    let mut second = member(&store, first.notes().clone());
+    assert!(second.take(want(WALL, true), &WorkerSet::single(6)).is_err());
+    store.set(Fault::None);
+    let mut third = member(&store, second.notes().clone());
+    let taken = third.take(want(WALL, true), &five()).unwrap();
+    assert!(taken.floor >= before, "the key's last write is the first daemon's");
+}
+
+/// During the second wait, the coordinator may have lost another holder's write.
+#[test]
+fn a_number_that_an_earlier_try_took_is_new_again() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    let mut second = member(&store, first.notes().clone());
+    assert!(!second.take(want(WALL, true), &five()).unwrap().is_new, "the number was released cleanly");
+    let notes = second.notes().clone();
+    let mut third = member(&store, notes).after(second.into_tried());
+    assert!(third.take(want(WALL, true), &five()).unwrap().is_new);
+}
+
+/// The coordinator lost the key. Only a state that is the newest may continue below its own bound.
+#[test]
+fn an_acknowledged_bound_counts_only_for_the_newest_state() {
+    for (proof, is_same) in [(Proof::None, false), (Proof::Newest, false), (Proof::Held, true)] {
+        let store = store();
+        let (first, _) = holder(&store);
+        store.remove(&key_five());
+        let mut again = member(&store, first.notes().clone());
+        let taken = again.take(Want { proof, ..want(WALL, false) }, &five()).unwrap();
+        assert_eq!((taken.is_same_term, taken.is_new), (is_same, !is_same), "{proof:?}");
+    }
+}
+
+/// The restore loses the write of a new connection, which left the bound as it was.
+#[test]
+fn a_restore_that_loses_no_bound_costs_no_number() {
+    let store = store();
+    let (mut daemon, covered) = holder(&store);
+    let before = store.text(&key_five());
+    daemon.coordinator.connect();
+    assert_eq!(daemon.check(clocks(WALL)), Ok(()));
+    store.put(&key_five(), &before);
+    assert!(matches!(daemon.check(clocks(WALL)), Err(FleetError::WentBack(_))));
+    let mut again = member(&store, daemon.notes().clone());
+    let taken = again.take(want(WALL, true), &five()).unwrap();
+    assert!(taken.is_same_term && taken.covered >= covered, "{taken:?}");
 }

@@ -7,7 +7,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::machine::{Daemon, Machine, Starting};
+use super::machine::{Daemon, FLEET, Machine, Starting};
 use super::wire::{Keys, Server, Wire};
 use super::world::World;
 use crate::member::{Held, Member};
@@ -111,7 +111,7 @@ impl<'a> Form<'a> {
             text.split_once("\"spaces\"").map_or("", |(_, rest)| rest.split(']').next().unwrap_or(rest)),
         );
         let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
-        self.words.extend([number("\"floor_unix_ms\""), number("\"reach_ms\""), number("\"from\"")]);
+        self.words.extend([number("\"floor_unix_ms\""), number("\"from\"")]);
         self.words.extend([number("\"horizon_ms\""), number("\"max_ahead_ms\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
         self.words.extend([bound, number("\"highest\""), u64::from(field(text, "\"released\"") == "true")]);
@@ -145,8 +145,6 @@ impl<'a> Form<'a> {
             wall_minus_boot_us,
             starting,
             daemon,
-            horizon: _,
-            max_ahead: _,
             has_lost,
         } = machine;
         self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost)]);
@@ -163,9 +161,7 @@ impl<'a> Form<'a> {
                 }
             }
         }
-        let reaches = [notes.longest_reach(), notes.settled_reach()];
-        self.words.extend(reaches.map(|reach| reach.as_millis() as u64));
-        match notes.of(machine.space.source(), machine.space.text()) {
+        match notes.of(FLEET, machine.space.source(), machine.space.text()) {
             None => self.words.push(u64::MAX),
             Some(note) => self.note(note),
         }
@@ -187,6 +183,7 @@ impl<'a> Form<'a> {
         let Note {
             worker_ids,
             writes,
+            replaced,
             term,
             identity,
             acknowledged,
@@ -194,6 +191,8 @@ impl<'a> Form<'a> {
             covered,
             is_held,
             wall_minus_boot_us,
+            fleet: _,
+            limits: _,
             numbers: _,
             source: _,
             space: _,
@@ -201,6 +200,7 @@ impl<'a> Form<'a> {
         } = note;
         self.name(worker_ids);
         self.writes(writes);
+        self.writes(replaced);
         self.write(term);
         self.write(identity);
         self.words.extend([*acknowledged, *floor, *covered, *wall_minus_boot_us as u64, u64::from(*is_held)]);
@@ -225,11 +225,12 @@ impl<'a> Form<'a> {
             marker,
             tried: _,
             polled,
-            is_pausing: _,
             clocks: _,
             are_compared: _,
             coordinator: _,
             paths: _,
+            fleet: _,
+            limits: _,
             state: _,
             holder: _,
             notes: _,
@@ -260,8 +261,6 @@ impl<'a> Form<'a> {
             is_unsettled,
             is_returned,
             numbering: _,
-            horizon: _,
-            max_ahead: _,
             made_on: _,
             source: _,
             index: _,

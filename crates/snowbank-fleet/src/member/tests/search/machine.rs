@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wire::{self, Wire};
 use crate::rules::{self, Proof};
-use crate::{Bound, Clocks, FleetError, Member, Names, Notes, Taken, Want};
+use crate::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -13,13 +13,15 @@ use snowbank_state::{Fate, Mark};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
-/// The horizon of each machine. The third machine is configured differently.
-pub(super) const HORIZONS: [Duration; 3] =
-    [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
-pub(super) const MAX_AHEADS: [Duration; 3] =
-    [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
-/// The most by which clocks differ: the shortest `max_ahead`.
-pub(super) const SKEW: Duration = MAX_AHEADS[2];
+pub(super) const HORIZON: Duration = Duration::from_secs(16);
+pub(super) const MAX_AHEAD: Duration = Duration::from_secs(4);
+/// The most by which clocks differ.
+pub(super) const SKEW: Duration = Duration::from_secs(2);
+
+/// Returns the fleet's limits.
+pub(super) fn limits() -> FleetLimits {
+    FleetLimits::new(HORIZON, MAX_AHEAD)
+}
 /// The instants that clocks can show. At the second instant, ceilings that were written at the
 /// first instant have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
@@ -27,7 +29,7 @@ pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)
 /// machine wrote at the first instant is near for no daemon at the second instant, for some at the
 /// third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
-    [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
+    [UnixMicros(0), UnixMicros(12_000_000), UnixMicros(14_000_000), UnixMicros(16_000_000)];
 pub(super) const MACHINES: usize = 3;
 
 /// The worker IDs of a daemon, which are also their numbers in its ID space.
@@ -141,8 +143,6 @@ pub(super) struct Machine {
     /// The machine's daemon while it starts. The daemon hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
-    pub(super) horizon: Duration,
-    pub(super) max_ahead: Duration,
     /// True after a restore lost a bound that was acknowledged to this machine, until its daemon
     /// ends because of a loss.
     pub(super) has_lost: bool,
@@ -234,11 +234,9 @@ impl Machine {
             layout: self.space.layout(),
             clocks: self.clocks(wall),
             proof: Proof::None,
-            max_ahead: self.max_ahead,
-            horizon: self.horizon,
         };
         let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
-        let mut member = Member::new(Wire, names, notes, wire::new_identity);
+        let mut member = Member::new(Wire, names, limits(), notes, wire::new_identity);
         let given = self.given.map(Ids::set);
         let own = given.clone().or_else(|| member.own(want).filter(|own| own.len() == 1));
         let proof = own.as_ref().map_or(Proof::None, |own| self.proof(Ids::of(own)));
@@ -343,8 +341,8 @@ impl Machine {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
         let numbering = self.space.numbering(daemon.ids);
         let id_time = numbering.start_of(Tick(daemon.cursor.saturating_sub(1)));
-        let from = rules::counts_from(now, id_time, self.max_ahead);
-        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
+        let from = rules::counts_from(now, id_time, MAX_AHEAD);
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, HORIZON)).0;
         ceiling.max(daemon.newest)
     }
 
@@ -404,7 +402,7 @@ impl Machine {
     /// or its daemon.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
         let number = number as u64;
-        let note = self.notes.of(self.space.source(), self.space.text());
+        let note = self.notes.of(FLEET, self.space.source(), self.space.text());
         let noted = note.filter(|note| note.numbers.contains(&number)).map_or(0, |note| note.acknowledged);
         let mut held = self.daemon.iter().flat_map(|daemon| &daemon.member.sources[0].numbers);
         let held = held.find(|(held, _)| *held == number).map_or(0, |(_, holding)| holding.acknowledged());

@@ -1,6 +1,6 @@
 //! The operator of the search, who runs the shipped commands.
 
-use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
+use super::machine::{FLEET, Space, limits};
 use super::wire::{self, Wire};
 use super::world::World;
 use crate::{Begins, Cluster, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
@@ -73,13 +73,7 @@ impl Coordinator for Console<'_> {
 /// A command that fails may have done a part of its writes.
 impl World {
     pub(super) fn init(&mut self, space: Space, begins: Option<Begins>, meanwhile: Option<Meanwhile>) {
-        let preparing = Preparing {
-            begins,
-            is_growing: true,
-            horizon: HORIZONS[0],
-            max_ahead: MAX_AHEADS[0],
-            now: self.time,
-        };
+        let preparing = Preparing { begins, is_growing: true, limits: limits(), now: self.time };
         let mut console = Console { world: self, calls: 0, meanwhile };
         let mut operator = Operator { coordinator: &mut console, name: FLEET };
         let _ = operator.init(&[space.layout()], preparing, wire::new_identity);

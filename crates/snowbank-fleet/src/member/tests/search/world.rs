@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
-    Daemon, FLEET, HORIZONS, Ids, MACHINES, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS,
+    Daemon, FLEET, Ids, MACHINES, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS, limits,
 };
 use super::operator::{self, Meanwhile};
 use super::wire::{self, BACKUPS_MAX, Keys, Server};
@@ -106,7 +106,7 @@ impl World {
     /// restored to an older state only if the clocks differ by at most `SKEW`: only then is the
     /// raised floor above all grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
-        let text = Marker::new("1f", vec![Space::First.text().to_owned()]).text();
+        let text = Marker::new("1f", vec![Space::First.text().to_owned()], limits()).text();
         let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
         let server = Server {
             keys,
@@ -131,8 +131,6 @@ impl World {
                 wall_minus_boot_us: 0,
                 starting: None,
                 daemon: None,
-                horizon: HORIZONS[index],
-                max_ahead: MAX_AHEADS[index],
                 has_lost: false,
             })
         });

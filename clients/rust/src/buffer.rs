@@ -1,0 +1,392 @@
+//! The buffer: IDs one by one, fetched ahead. Rule 6 of the page: when to fetch, how many, when to
+//! drop, and what happens after a fork.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
+
+use crate::call::{Core, Deadline};
+use crate::connection::{Answer, Asked, Ids};
+use crate::error::Error;
+use crate::options::check_timeout;
+
+/// The least size of a fetch, and the first.
+const SIZE_MIN: u32 = 16;
+
+/// The largest size of a fetch.
+const SIZE_MAX: u32 = 10_000;
+
+/// The wait of a fetch. With PARTIAL, the daemon then sends what there is.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// IDs that follow each other fast are looked at once for so many.
+const LOOK_EVERY: usize = 16;
+
+/// IDs follow each other fast if [`LOOK_EVERY`] of them took less than this.
+const FAST: Duration = Duration::from_millis(10);
+
+/// A batch whose half went within this part of `good_for` is followed by one twice as large.
+const FAST_PART: u32 = 4;
+
+/// An instant from which an age counts, by both clocks: the monotonic clock may stand still while
+/// the machine sleeps, and the wall clock may be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth {
+    monotonic_ns: u64,
+    wall_ns: u64,
+}
+
+impl Birth {
+    pub(crate) fn now() -> Self {
+        let (monotonic_ns, wall_ns) = clock::now_ns();
+        #[cfg(test)]
+        let wall_ns = wall_ns + SLEPT.get().as_nanos() as u64;
+        Self { monotonic_ns, wall_ns }
+    }
+
+    /// Returns the age at another instant, by the clock that shows more.
+    fn age_at(&self, now: &Self) -> Duration {
+        Duration::from_nanos(self.running_at(now).max(now.wall_ns.saturating_sub(self.wall_ns)))
+    }
+
+    /// Returns the time until another instant by the monotonic clock, in ns.
+    fn running_at(&self, now: &Self) -> u64 {
+        now.monotonic_ns.saturating_sub(self.monotonic_ns)
+    }
+}
+
+/// Linux's clocks that move with the kernel's tick. They take a quarter of the time of the exact
+/// ones, which would be most of the time that an ID takes.
+#[cfg(target_os = "linux")]
+mod clock {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    /// The longest tick of a Linux kernel.
+    pub(super) const TICK: Duration = Duration::from_millis(10);
+
+    /// Returns the monotonic clock and the wall clock, each from an epoch of its own.
+    pub(super) fn now_ns() -> (u64, u64) {
+        let read = |clock| {
+            let now = clock_gettime(clock);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        };
+        (read(ClockId::MonotonicCoarse), read(ClockId::RealtimeCoarse))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod clock {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    pub(super) const TICK: Duration = Duration::ZERO;
+
+    /// Returns the monotonic clock and the wall clock, each from an epoch of its own.
+    pub(super) fn now_ns() -> (u64, u64) {
+        static EPOCH: OnceLock<Instant> = OnceLock::new();
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64, wall.as_nanos() as u64)
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The time for which this thread's simulated machine has slept.
+    pub(crate) static SLEPT: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+}
+
+/// A batch of a buffer, in the epoch in which it was asked for.
+#[derive(Debug)]
+struct Batch {
+    ids: Ids,
+    epoch: u64,
+}
+
+/// A buffer for one owner at a time.
+pub(crate) struct Buffer {
+    core: Arc<Core>,
+    fetched: Arc<Fetched>,
+    ids: Vec<u64>,
+    /// The index of the next ID.
+    at: usize,
+    /// The index at which the clocks are looked at again. At most the number of IDs.
+    look_at: usize,
+    /// The index of the ID that was taken with the last look.
+    looked: usize,
+    /// The IDs that were handed out and are not in the client's figures yet.
+    uncounted: usize,
+    epoch: u64,
+    batch: Current,
+    /// The IDs that were handed out since `window_began`.
+    window: usize,
+    window_began: Birth,
+    is_fast: bool,
+    /// The size of the next fetch.
+    size: u32,
+}
+
+/// What a buffer knows of its batch, besides the IDs.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    birth: Birth,
+    good_for: Duration,
+    max_count: u32,
+    began: Birth,
+    has_reached_half: bool,
+}
+
+/// Where a fetch leaves its batch, and where calls wait for it.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    source: Arc<str>,
+    slot: Mutex<Slot>,
+    changed: Notify,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    batch: Option<Batch>,
+    is_fetching: bool,
+    /// The number of fetches that failed, and the last error.
+    failures: u64,
+    error: Option<Error>,
+}
+
+impl Fetched {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffer {
+    pub(crate) fn new(core: Arc<Core>, source: Arc<str>) -> Self {
+        let birth = Birth::now();
+        let fetched =
+            Fetched { source, slot: Mutex::default(), changed: Notify::new(), waiting: AtomicUsize::new(0) };
+        let batch = Current {
+            birth,
+            good_for: Duration::ZERO,
+            max_count: SIZE_MAX,
+            began: birth,
+            has_reached_half: true,
+        };
+        Self {
+            core,
+            fetched: Arc::new(fetched),
+            ids: Vec::new(),
+            at: 0,
+            look_at: 0,
+            looked: 0,
+            uncounted: 0,
+            epoch: 0,
+            batch,
+            window: 0,
+            window_began: birth,
+            is_fast: false,
+            size: SIZE_MIN,
+        }
+    }
+
+    pub(crate) fn fetched(&self) -> &Arc<Fetched> {
+        &self.fetched
+    }
+
+    /// Takes the next ID. Returns `None` if there is none, or none that may be handed out.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u64> {
+        let id = if self.at < self.look_at {
+            self.at += 1;
+            self.ids[self.at - 1]
+        } else {
+            self.take_with_a_look()?
+        };
+        // Compared after the ID was taken: a fork between the two gives it to nobody.
+        if self.epoch == self.core.epoch() && !self.core.is_forked() { Some(id) } else { None }
+    }
+
+    /// Looks at the clocks, drops IDs that are too old, begins a fetch when it is time, and takes an
+    /// ID.
+    #[cold]
+    #[inline(never)]
+    fn take_with_a_look(&mut self) -> Option<u64> {
+        let now = Birth::now();
+        let new = self.at - self.looked;
+        (self.looked, self.window, self.uncounted) = (self.at, self.window + new, self.uncounted + new);
+        loop {
+            let age = self.batch.birth.age_at(&now);
+            let left = self.ids.len() - self.at;
+            if left > 0 && (age + clock::TICK > self.batch.good_for || self.epoch != self.core.epoch()) {
+                self.core.figures.dropped.add(left);
+                self.resize(self.at, false);
+                let end = self.ids.len();
+                (self.at, self.looked, self.look_at) = (end, end, end);
+                continue;
+            }
+            if left == 0 {
+                self.count();
+                self.open_next(&now)?;
+                continue;
+            }
+            self.core.figures.note_age(age);
+            if !self.is_fast {
+                self.count();
+            }
+            if self.window >= LOOK_EVERY {
+                self.is_fast = Duration::from_nanos(self.window_began.running_at(&now)) + clock::TICK <= FAST;
+                (self.window, self.window_began) = (0, now);
+            }
+            let half = self.ids.len() / 2;
+            if self.at >= half && !self.batch.has_reached_half {
+                self.batch.has_reached_half = true;
+                self.count();
+                let took = Duration::from_nanos(self.batch.began.running_at(&now));
+                self.resize(self.at, took <= self.batch.good_for / FAST_PART);
+                self.fetch();
+            }
+            let next_look = self.at + if self.is_fast { LOOK_EVERY } else { 1 };
+            let limit = if self.at < half { half } else { self.ids.len() };
+            self.look_at = next_look.min(limit).max(self.at + 1);
+            self.at += 1;
+            return Some(self.ids[self.at - 1]);
+        }
+    }
+
+    /// Counts the IDs that were handed out.
+    fn count(&mut self) {
+        self.core.figures.ids.add(std::mem::take(&mut self.uncounted));
+    }
+
+    /// Sets the size of the next fetch: twice the IDs that were handed out of the last batch, or
+    /// twice that batch if its half went fast.
+    fn resize(&mut self, handed_out: usize, was_fast: bool) {
+        let handed_out = if was_fast { self.ids.len() } else { handed_out };
+        let waiting = self.fetched.waiting.load(Ordering::Relaxed);
+        let size = u32::try_from((2 * handed_out).max(waiting)).unwrap_or(SIZE_MAX);
+        self.size = size.clamp(SIZE_MIN, SIZE_MAX).min(self.batch.max_count.max(1));
+    }
+
+    /// Goes on to the next batch, if it has come. All IDs of the last one are gone.
+    fn open_next(&mut self, now: &Birth) -> Option<()> {
+        let Batch { ids, epoch } = self.fetched.slot().batch.take()?;
+        let Ids { ids, birth, good_for, max_count } = ids;
+        let began = *now;
+        self.batch = Current { birth, good_for, max_count, began, has_reached_half: false };
+        (self.ids, self.at, self.looked, self.look_at, self.epoch) = (ids, 0, 0, 0, epoch);
+        Some(())
+    }
+
+    /// Begins a fetch, unless one runs or its batch has come.
+    pub(crate) fn fetch(&mut self) {
+        if self.core.is_forked() {
+            return;
+        }
+        {
+            let mut slot = self.fetched.slot();
+            if slot.is_fetching || slot.batch.is_some() {
+                return;
+            }
+            slot.is_fetching = true;
+        }
+        let waiting = u32::try_from(self.fetched.waiting.load(Ordering::Relaxed)).unwrap_or(SIZE_MAX);
+        let count = self.size.max(waiting.min(SIZE_MAX));
+        let core = self.core.clone();
+        let fetching = Fetching { fetched: self.fetched.clone(), result: Some(Err(Error::Closed)) };
+        self.core.runtime.spawn(async move {
+            let result = fetch(&core, &fetching.fetched, count).await;
+            fetching.finish(result);
+        });
+    }
+}
+
+/// A fetch. Its result is there when this is dropped, also if the client's runtime shuts down.
+struct Fetching {
+    fetched: Arc<Fetched>,
+    result: Option<Result<Batch, Error>>,
+}
+
+impl Fetching {
+    fn finish(mut self, result: Result<Batch, Error>) {
+        self.result = Some(result);
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        {
+            let mut slot = self.fetched.slot();
+            slot.is_fetching = false;
+            match self.result.take() {
+                Some(Ok(batch)) => slot.batch = Some(batch),
+                Some(Err(error)) => (slot.failures, slot.error) = (slot.failures + 1, Some(error)),
+                None => {}
+            }
+        }
+        self.fetched.changed.notify_waiters();
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.uncounted += self.at - self.looked;
+        self.count();
+    }
+}
+
+/// Fetches a batch. The fetch ends by no call's deadline for the others: it goes on while a call
+/// waits.
+async fn fetch(core: &Arc<Core>, fetched: &Fetched, count: u32) -> Result<Batch, Error> {
+    loop {
+        let epoch = core.epoch();
+        let asked = Asked::Next { count, source: fetched.source.clone(), partial: true, wait: WAIT };
+        match core.call(&asked, &Deadline::after(core.options.timeout)).await {
+            Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),
+            Err(Error::Timeout { .. }) if fetched.waiting.load(Ordering::Relaxed) > 0 => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Error::Closed),
+        }
+    }
+}
+
+/// A call that waits for a fetch.
+struct Waiting<'a>(&'a Fetched);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits for an ID until the timeout. `take` takes one or begins a fetch, and may lock the buffer.
+pub(crate) async fn wait(
+    core: &Core,
+    fetched: &Fetched,
+    timeout: Duration,
+    mut take: impl FnMut() -> Option<u64>,
+) -> Result<u64, Error> {
+    check_timeout(timeout)?;
+    let deadline = Deadline::after(timeout);
+    let _active = core.begin()?;
+    fetched.waiting.fetch_add(1, Ordering::Relaxed);
+    let _waiting = Waiting(fetched);
+    let failures = fetched.slot().failures;
+    loop {
+        let changed = fetched.changed.notified();
+        if let Some(id) = take() {
+            return Ok(id);
+        }
+        if let Slot { failures: now, error: Some(error), .. } = &*fetched.slot()
+            && *now > failures
+        {
+            return Err(error.clone());
+        }
+        if timeout_at(deadline.at, changed).await.is_err() {
+            return Err(core.timed_out(&deadline));
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! A connection's row: requests in the order of their replies. Rule 3 of the page.
+//!
+//! A task owns the socket. A call that is cancelled or late keeps its place in the row, and its
+//! reply is read and dropped.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use snowbank_wire::collect::{IdCollector, Progress};
+use snowbank_wire::info::MAX_INFO_SIZE;
+use snowbank_wire::reply::{self, Reply as Frame};
+use snowbank_wire::{Next, Parsed, Wait, request};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::buffer::Birth;
+use crate::dial::{Failure, HELLO_TAG, Opened, READ_SIZE, Streams, Welcome, broken, describe, foreign};
+use crate::error::Refusal;
+
+/// The most requests that wait for the connection's task. A call beyond them waits for its turn.
+const MAX_QUEUED: usize = 1_024;
+
+/// The most requests in the row: far fewer than there are tags.
+const MAX_IN_FLIGHT: usize = 16_384;
+
+/// The bytes of a PING. A daemon sends them back.
+const PING: &[u8] = b"ping";
+
+/// A request of a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    Next { count: u32, source: Arc<str>, partial: bool, wait: Duration },
+    Ping,
+    Info,
+}
+
+/// A daemon's answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Ids(Ids),
+    Pong,
+    Info(String),
+    Refused(Arc<Refusal>),
+}
+
+/// IDs of one reply.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    pub(crate) ids: Vec<u64>,
+    /// The time at which the reply came.
+    pub(crate) birth: Birth,
+    pub(crate) good_for: Duration,
+    pub(crate) max_count: u32,
+}
+
+/// The handle of an open connection. Dropping it ends the connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// A number that no other connection of the process has.
+    pub(crate) number: u64,
+    queue: mpsc::Sender<Queued>,
+    pub(crate) task: AbortHandle,
+    max_count: u32,
+}
+
+#[derive(Debug)]
+struct Queued {
+    asked: Asked,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Connection {
+    /// Starts the task of a connection. `ended` is called with its number and the reason if the
+    /// connection fails, before its calls notice that.
+    pub(crate) fn start(
+        opened: Opened,
+        endpoint: Arc<str>,
+        answer_limit: Duration,
+        ended: impl FnOnce(u64, Failure) + Send + 'static,
+    ) -> Self {
+        let Opened { streams, input, welcome, .. } = opened;
+        let (queue, requests) = mpsc::channel(MAX_QUEUED);
+        let max_count = welcome.max_count;
+        let mut row = Row {
+            endpoint,
+            welcome,
+            streams,
+            input,
+            output: BytesMut::new(),
+            needs_flush: false,
+            in_flight: VecDeque::new(),
+            last_tag: HELLO_TAG,
+            answer_limit,
+            progress_at: Instant::now(),
+            has_begun: false,
+        };
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let task = tokio::spawn(async move {
+            let failure = row.run(requests).await;
+            ended(number, failure);
+        });
+        Self { number, queue, task: task.abort_handle(), max_count }
+    }
+
+    /// Asks the daemon. Returns `None` if the connection has ended before the whole reply came.
+    pub(crate) async fn ask(&self, mut asked: Asked) -> Option<Answer> {
+        if let Asked::Next { count, partial: true, .. } = &mut asked {
+            *count = (*count).min(self.max_count);
+        }
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Queued { asked, answer }).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+/// The state of a connection's task.
+struct Row {
+    endpoint: Arc<str>,
+    welcome: Welcome,
+    streams: Streams,
+    input: BytesMut,
+    output: BytesMut,
+    needs_flush: bool,
+    in_flight: VecDeque<InFlight>,
+    last_tag: u16,
+    answer_limit: Duration,
+    /// The time at which the last byte of the current reply came, or else the reply before it.
+    progress_at: Instant,
+    /// True once a byte of the current reply has come.
+    has_begun: bool,
+}
+
+/// A request without its whole reply.
+struct InFlight {
+    tag: u16,
+    sent_at: Instant,
+    wait: Duration,
+    /// True once a frame of the reply has come.
+    has_begun: bool,
+    collected: Collected,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The part of a reply that has come.
+enum Collected {
+    Ids(IdCollector),
+    Pong,
+    Info(Vec<u8>),
+}
+
+impl Row {
+    /// Serves requests until the connection fails. Returns the reason.
+    async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Failure {
+        loop {
+            match self.parse() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(failure) => return failure,
+            }
+            let late_at = self.late_at();
+            let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
+            self.input.reserve(READ_SIZE);
+            // Bytes that are there come first: a program that was blocked finds them late, and its
+            // daemon is not.
+            tokio::select! {
+                biased;
+                read = self.streams.reader.read_buf(&mut self.input) => match read {
+                    Ok(0) => return Failure::new("it closed the connection"),
+                    Ok(_) => {
+                        self.progress_at = Instant::now();
+                        self.has_begun = true;
+                    }
+                    Err(error) => return Failure::new(describe(&error)),
+                },
+                written = push(&mut self.streams.writer, &mut self.output),
+                    if self.needs_flush || !self.output.is_empty() =>
+                {
+                    match written {
+                        Ok(needs_flush) => self.needs_flush = needs_flush,
+                        Err(error) => return Failure::new(describe(&error)),
+                    }
+                }
+                queued = requests.recv(), if has_room => match queued {
+                    Some(queued) => self.send(queued),
+                    None => return Failure::new("it is not used any more"),
+                },
+                () = sleep_until(late_at), if !self.in_flight.is_empty() => {
+                    return Failure::new(format!("no answer within {:?} beyond the wait", self.answer_limit));
+                }
+            }
+        }
+    }
+
+    /// Returns the time at which the daemon counts as stalled.
+    fn late_at(&self) -> Instant {
+        let Some(front) = self.in_flight.front() else { return self.progress_at };
+        if self.has_begun {
+            return self.progress_at + self.answer_limit;
+        }
+        self.progress_at.max(front.sent_at) + front.wait + self.answer_limit
+    }
+
+    /// Encodes a request, and adds it to the row.
+    fn send(&mut self, Queued { asked, answer }: Queued) {
+        if answer.is_closed() {
+            return;
+        }
+        // A client uses no tag 0.
+        self.last_tag = self.last_tag.checked_add(1).unwrap_or(HELLO_TAG);
+        let (tag, mut wait) = (self.last_tag, Duration::ZERO);
+        let mut frame = Vec::new();
+        let (encoded, collected) = match &asked {
+            Asked::Next { count, source, partial, wait: longest } => {
+                wait = *longest;
+                let source = source.as_bytes();
+                let next = Next {
+                    count: *count,
+                    source,
+                    wait: Wait::at_most(wait),
+                    explicit: false,
+                    partial: *partial,
+                };
+                (request::encode_next(&mut frame, tag, &next), Collected::Ids(IdCollector::new(&next)))
+            }
+            Asked::Ping => (request::encode_ping(&mut frame, tag, PING), Collected::Pong),
+            Asked::Info => {
+                request::encode_info(&mut frame, tag);
+                (Ok(()), Collected::Info(Vec::new()))
+            }
+        };
+        // The options were checked, so each request fits its frame.
+        encoded.expect("names and pings are short");
+        self.output.extend_from_slice(&frame);
+        self.in_flight.push_back(InFlight {
+            tag,
+            sent_at: Instant::now(),
+            wait,
+            has_begun: false,
+            collected,
+            answer,
+        });
+    }
+
+    /// Takes the first frame from the input, and returns whether there was one.
+    fn parse(&mut self) -> Result<bool, Failure> {
+        let input = self.input.split();
+        let (frame, tag, consumed) = match reply::parse(&input) {
+            Parsed::Incomplete => {
+                self.input = input;
+                return Ok(false);
+            }
+            Parsed::BadLength(length) => return Err(Failure::new(foreign(length, &input))),
+            Parsed::Frame { content: Err(fault), .. } => return Err(Failure::new(broken(fault))),
+            Parsed::Frame { content: Ok(frame), tag, consumed } => (frame, tag, consumed),
+        };
+        self.take(&frame, tag)?;
+        self.input = input;
+        self.input.advance(consumed);
+        self.has_begun = !self.input.is_empty();
+        Ok(true)
+    }
+
+    /// Adds a frame to the reply that the row expects.
+    fn take(&mut self, frame: &Frame<'_>, tag: u16) -> Result<(), Failure> {
+        let refusal = match frame {
+            Frame::Error(error) => Some(Arc::new(Refusal::new(&self.endpoint, error))),
+            _ => None,
+        };
+        if let (0, Some(refusal)) = (tag, &refusal) {
+            return Err(Failure::Refused(refusal.clone()));
+        }
+        let Some(front) = self.in_flight.front_mut().filter(|front| front.tag == tag) else {
+            return Err(Failure::new(broken(format!(
+                "a frame with tag {tag}, which no request in turn has"
+            ))));
+        };
+        let progress = match (&mut front.collected, frame) {
+            (_, Frame::Error(_)) if !front.has_begun => Progress::Done,
+            (Collected::Ids(ids), frame) => ids.add(frame).map_err(|bad| Failure::new(broken(bad)))?,
+            (Collected::Pong, Frame::Pong(PING)) => Progress::Done,
+            (Collected::Info(json), Frame::Info { json: more_json, more })
+                if json.len() + more_json.len() <= MAX_INFO_SIZE =>
+            {
+                json.extend_from_slice(more_json);
+                if *more { Progress::More } else { Progress::Done }
+            }
+            _ => return Err(Failure::new(broken("a frame of another kind than the request asked for"))),
+        };
+        if progress == Progress::More {
+            front.has_begun = true;
+            return Ok(());
+        }
+        let Some(InFlight { collected, answer, .. }) = self.in_flight.pop_front() else { return Ok(()) };
+        let answered = match (refusal, collected) {
+            (Some(refusal), _) => Answer::Refused(refusal),
+            (None, Collected::Ids(ids)) => Answer::Ids(Ids {
+                ids: ids.finish(),
+                birth: Birth::now(),
+                good_for: self.welcome.good_for,
+                max_count: self.welcome.max_count,
+            }),
+            (None, Collected::Pong) => Answer::Pong,
+            (None, Collected::Info(json)) => Answer::Info(String::from_utf8_lossy(&json).into_owned()),
+        };
+        // The error means that the call was cancelled or late.
+        drop(answer.send(answered));
+        Ok(())
+    }
+}
+
+/// Writes some of the output, or flushes if none is left. Returns whether a flush is due. Dropping
+/// the future loses no bytes.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), output: &mut BytesMut) -> io::Result<bool> {
+    if output.is_empty() {
+        writer.flush().await?;
+        return Ok(false);
+    }
+    writer.write_buf(output).await?;
+    Ok(true)
+}

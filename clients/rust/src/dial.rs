@@ -1,0 +1,270 @@
+//! One connection: a name, an address, a socket, TLS, HELLO, WELCOME. Each step has its limit.
+//! Rules 1 and 2 of the page.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use snowbank_wire::reply::{self, Reply as Frame};
+use snowbank_wire::{Address, Hello, MAX_REPLY_LENGTH, MIN_LENGTH, Parsed, VERSION, one_line, request};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio::time::{timeout, timeout_at};
+
+use crate::error::Refusal;
+use crate::options::ClientOptions;
+
+/// The tag of HELLO. Requests after it count on from here.
+pub(crate) const HELLO_TAG: u16 = 1;
+
+/// The least room for bytes that are read at once.
+pub(crate) const READ_SIZE: usize = 16 << 10;
+
+/// The most bytes of another protocol's answer that an error shows.
+const SHOWN: usize = 60;
+
+/// Both directions of a connection.
+pub(crate) struct Streams {
+    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+/// An open connection to a daemon that has greeted.
+pub(crate) struct Opened {
+    pub(crate) streams: Streams,
+    /// Bytes that came behind WELCOME.
+    pub(crate) input: BytesMut,
+    pub(crate) welcome: Welcome,
+    /// The number of the address that accepted, among those of the endpoint's name.
+    pub(crate) address: usize,
+}
+
+/// The body of WELCOME.
+#[derive(Clone, Debug)]
+pub(crate) struct Welcome {
+    pub(crate) good_for: Duration,
+    pub(crate) max_count: u32,
+    pub(crate) instance: u64,
+    pub(crate) claims: Vec<u64>,
+}
+
+/// The reason why there is no connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The daemon's ERROR, in place of WELCOME or with tag 0.
+    Refused(Arc<Refusal>),
+    Reason(Arc<str>),
+}
+
+impl Failure {
+    pub(crate) fn new(reason: impl Into<Arc<str>>) -> Self {
+        Self::Reason(reason.into())
+    }
+}
+
+/// Connects to an endpoint and greets. `number` says which address of its name is tried first.
+pub(crate) async fn dial(
+    options: &ClientOptions,
+    endpoint: &Address,
+    name: &Arc<str>,
+    number: usize,
+) -> Result<Opened, Failure> {
+    let limit = options.limits.connect;
+    let deadline = Instant::now() + limit;
+    let connect = connect(options, endpoint, number, deadline);
+    let late = |_| Failure::new(format!("cannot connect within {limit:?}"));
+    let connected = timeout_at(deadline, connect).await.map_err(late)?;
+    let (streams, address) =
+        connected.map_err(|error| Failure::new(format!("cannot connect: {}", describe(&error))))?;
+    let silent = "it accepted the connection and sent no greeting: does another program listen there, such as a Redis?";
+    let greeted = timeout_at(deadline, greet(options, streams, name)).await;
+    let (streams, input, welcome) = greeted.map_err(|_| Failure::new(silent))??;
+    Ok(Opened { streams, input, welcome, address })
+}
+
+#[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "only a handshake of TLS has this limit"))]
+async fn connect(
+    options: &ClientOptions,
+    endpoint: &Address,
+    number: usize,
+    deadline: Instant,
+) -> io::Result<(Streams, usize)> {
+    match endpoint {
+        #[cfg(unix)]
+        Address::Unix(path) => {
+            let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
+            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+        }
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
+        Address::Tcp { host, port } => {
+            let (stream, number) = connect_any(options, host, *port, number).await?;
+            let (reader, writer) = stream.into_split();
+            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+        }
+        #[cfg(feature = "tls")]
+        Address::Tls { host, port } => {
+            // A blocking thread reads the files, because other tasks share the current thread.
+            let files = options.tls.clone();
+            let read = tokio::task::spawn_blocking(move || files.read()).await;
+            let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
+            let (stream, number) = connect_any(options, host, *port, number).await?;
+            let silent = "it accepted the connection and did not finish the TLS handshake";
+            let late = |_| io::Error::new(io::ErrorKind::TimedOut, silent);
+            let secured = timeout_at(deadline, connector.connect(host, stream)).await.map_err(late)??;
+            let (reader, writer) = tokio::io::split(secured);
+            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+        }
+        #[cfg(not(feature = "tls"))]
+        Address::Tls { .. } => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "built without the feature `tls`"))
+        }
+    }
+}
+
+/// Resolves the name, and connects to the first of its addresses that accepts, from the one with
+/// `number` on, in a circle.
+async fn connect_any(
+    options: &ClientOptions,
+    host: &str,
+    port: u16,
+    number: usize,
+) -> io::Result<(TcpStream, usize)> {
+    let limit = options.limits.accept;
+    let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {limit:?}"));
+    let found = timeout(limit, tokio::net::lookup_host((host, port))).await;
+    let addresses: Vec<SocketAddr> = found.map_err(|_| late("the name was not resolved"))??.collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for next in number..number + addresses.len() {
+        let address = addresses[next % addresses.len()];
+        match timeout(limit, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Without this, the kernel may delay a small request until an earlier request is
+                // acknowledged.
+                stream.set_nodelay(true)?;
+                return Ok((stream, next));
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = late(&format!("{address} did not accept")),
+        }
+    }
+    Err(last)
+}
+
+/// Sends HELLO and waits for WELCOME.
+async fn greet(
+    options: &ClientOptions,
+    mut streams: Streams,
+    name: &Arc<str>,
+) -> Result<(Streams, BytesMut, Welcome), Failure> {
+    let token = {
+        let options = options.clone();
+        let read = tokio::task::spawn_blocking(move || options.read_token()).await;
+        read.map_err(|error| Failure::new(error.to_string()))?.map_err(Failure::new)?
+    };
+    let mut hello = Vec::new();
+    request::encode_hello(&mut hello, HELLO_TAG, &Hello { version: VERSION, token: &token })
+        .map_err(|error| Failure::new(error.to_string()))?;
+    // A daemon that is too busy sends its answer before it reads anything, and closes. That answer
+    // says more than the error of the failed write, so read even after such an error.
+    let sent = send(&mut streams, &hello).await;
+    let mut input = BytesMut::new();
+    loop {
+        let (welcome, consumed) = match reply::parse(&input) {
+            Parsed::Incomplete => {
+                input.reserve(READ_SIZE);
+                match (streams.reader.read_buf(&mut input).await, sent.as_ref()) {
+                    (Ok(0) | Err(_), Err(error)) => return Err(Failure::new(describe(error))),
+                    (Err(error), Ok(())) => return Err(Failure::new(describe(&error))),
+                    (Ok(0), Ok(())) => {
+                        return Err(Failure::new("it closed the connection before its greeting"));
+                    }
+                    (Ok(_), _) => continue,
+                }
+            }
+            Parsed::BadLength(length) => return Err(Failure::new(foreign(length, &input))),
+            Parsed::Frame { content: Err(fault), .. } => return Err(Failure::new(broken(fault))),
+            Parsed::Frame { content: Ok(Frame::Error(error)), .. } => {
+                return Err(Failure::Refused(Arc::new(Refusal::new(name, &error))));
+            }
+            Parsed::Frame { content: Ok(Frame::Welcome(welcome)), tag: HELLO_TAG, consumed } => {
+                (welcome, consumed)
+            }
+            Parsed::Frame { .. } => {
+                return Err(Failure::new(broken("another frame came in place of WELCOME")));
+            }
+        };
+        if welcome.version != VERSION {
+            return Err(Failure::new(broken(format!("WELCOME has the unknown version {}", welcome.version))));
+        }
+        let (good_for, max_count, instance) = (welcome.good_for, welcome.max_count, welcome.instance);
+        let welcome = Welcome { good_for, max_count, instance, claims: welcome.claims.iter().collect() };
+        input.advance(consumed);
+        return Ok((streams, input, welcome));
+    }
+}
+
+async fn send(streams: &mut Streams, bytes: &[u8]) -> io::Result<()> {
+    streams.writer.write_all(bytes).await?;
+    streams.writer.flush().await
+}
+
+/// Describes an I/O error in one line.
+pub(crate) fn describe(error: &io::Error) -> String {
+    #[cfg(feature = "tls")]
+    if let Some(text) = snowbank_tls::explain(error) {
+        return text;
+    }
+    one_line(&error.to_string())
+}
+
+/// Describes an answer that breaks the protocol.
+pub(crate) fn broken(rule: impl std::fmt::Display) -> String {
+    format!("it does not speak Snowbank's protocol: {rule}")
+}
+
+/// Describes an answer that cannot be a frame, because `length` is out of range.
+pub(crate) fn foreign(length: u32, input: &[u8]) -> String {
+    let line =
+        input.split(|byte| matches!(byte, b'\r' | b'\n')).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = one_line(&String::from_utf8_lossy(&line[..line.len().min(SHOWN)]));
+    broken(match input {
+        // A TLS alert: the listener took the request for a broken handshake.
+        [0x15, 0x03, ..] => "it speaks TLS: write tls:host:port".to_owned(),
+        // A server that cannot read the request's first line may send a page without a status line.
+        [b'H', b'T', b'T', b'P', ..] | [b'<', ..] => format!(
+            "it answers in HTTP ({line:?}): is this the port of a web server, or of the daemon's admin listener?"
+        ),
+        [b'-', b'A'..=b'Z', ..] => {
+            format!("it answers as Redis does ({line:?}): is this the port of a Redis server?")
+        }
+        _ if input.iter().take(4).all(|byte| matches!(byte, b' '..=b'~' | b'\r' | b'\n')) => {
+            format!("it answers in text ({line:?})")
+        }
+        _ => format!("a frame with a length of {length}; {MIN_LENGTH} to {MAX_REPLY_LENGTH} are allowed"),
+    })
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn servers_of_other_protocols_are_named() {
+        for (answer, name) in [
+            (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], r#"in HTTP ("HTTP/1.1 400 Bad Request")"#),
+            (b"<html>\r\n<head><title>400", r#"in HTTP ("<html>")"#),
+            (b"-ERR unknown command '\x0c'\r\n", "as Redis does (\"-ERR unknown command ' '\")"),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", r#"in text ("SSH-2.0-OpenSSH_9.2")"#),
+            (b"\x15\x03\x01\x00\x02\x02\x0a", "write tls:host:port"),
+            (b"\xff\xff\xff\xff", "a length of 7; 4 to 65536"),
+        ] {
+            let named = foreign(7, answer);
+            assert!(named.contains(name), "{named}");
+        }
+        assert!(foreign(0, &[b'x'; 10_000]).len() < 150);
+    }
+}

@@ -1,0 +1,149 @@
+//! What has no case in clients/conformance, because only this client has it.
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::program::Program;
+use super::steps::texts;
+use crate::{Client, ClientOptions, Error, blocking};
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// An ordinary daemon: that of a case whose daemon hands out 1, 2, 3, … for 60 s each.
+pub(crate) struct Daemon {
+    address: String,
+    _program: Program,
+}
+
+impl Daemon {
+    pub(crate) fn start(case: &str) -> Self {
+        let mut program = Program::start(&[case]);
+        // Not on the caller's runtime, which may be the one of a test.
+        let line: Value = std::thread::scope(|scope| {
+            scope.spawn(|| runtime().block_on(program.line())).join().expect("no panic")
+        });
+        Self { address: texts(&line["endpoints"])[0].clone(), _program: program }
+    }
+
+    fn options(&self) -> ClientOptions {
+        let mut options =
+            ClientOptions::new([&self.address]).expect("an address").timeout(Duration::from_secs(20));
+        options.limits.connect = Duration::from_secs(10);
+        options.limits.answer = Duration::from_secs(15);
+        options
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.options()).expect("a client")
+    }
+}
+
+#[test]
+fn threads_draw_different_ids_without_a_runtime() {
+    let daemon = Daemon::start("many-threads");
+    let client = blocking::Client::new(daemon.options()).expect("a client");
+    let ids = client.ids();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let ids = ids.clone();
+            std::thread::spawn(move || (0..1_000).map(|_| ids.next().expect("an ID")).collect::<Vec<_>>())
+        })
+        .collect();
+    let drawn: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+    assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), 8_000);
+    client.ping().expect("an answer");
+    assert_eq!(client.timeout(Duration::from_secs(9)).batch(3).map(|ids| ids.len()), Ok(3));
+    assert!(client.batch_up_to(2_000_000).is_ok_and(|ids| ids.len() == 1_000_000), "max_count");
+    drop(client);
+    // A buffer keeps its client alive.
+    for _ in 0..100_000 {
+        ids.next().expect("an ID");
+    }
+}
+
+/// A blocking call in async code blocks the thread, and does not panic.
+#[tokio::test]
+async fn a_blocking_call_works_inside_a_runtime() {
+    let daemon = Daemon::start("many-threads");
+    let client = blocking::Client::new(daemon.options()).expect("a client");
+    assert_eq!(client.batch(2).map(|ids| ids.len()), Ok(2));
+    client.close_within(Duration::MAX).expect("no fork");
+    assert_eq!(client.batch(2), Err(Error::Closed));
+}
+
+#[test]
+fn a_call_fails_after_the_clients_runtime_has_ended() {
+    let daemon = Daemon::start("many-threads");
+    let first = runtime();
+    let client = first.block_on(async { daemon.client() });
+    let mut ids = client.ids();
+    drop(first);
+    assert_eq!(runtime().block_on(ids.next()), Err(Error::Closed));
+    assert_eq!(runtime().block_on(client.batch(1)), Err(Error::Closed));
+}
+
+#[test]
+fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
+    let error = Client::new(ClientOptions::default()).expect_err("no runtime");
+    assert_eq!(error, Error::NoRuntime);
+    assert!(error.to_string().contains("call Client::new in async code"), "{error}");
+}
+
+/// An endless deadline is the usual way to say "no limit".
+#[tokio::test]
+async fn the_longest_timeouts_are_allowed_and_zero_is_not() {
+    let daemon = Daemon::start("many-threads");
+    let client = Client::new(daemon.options().timeout(Duration::MAX)).expect("a client");
+    assert_eq!(client.batch(1).await, Ok(vec![1]));
+    assert!(client.ids().next().await.is_ok());
+    let none = client.timeout(Duration::ZERO);
+    assert!(matches!(none.batch(1).await, Err(Error::BadOption(_))));
+    assert!(matches!(none.ids().next().await, Err(Error::BadOption(_))));
+    assert!(matches!(Client::new(daemon.options().timeout(Duration::ZERO)), Err(Error::BadOption(_))));
+}
+
+#[tokio::test]
+async fn a_dropped_draw_loses_no_id() {
+    let daemon = Daemon::start("many-threads");
+    let mut ids = daemon.client().ids();
+    {
+        let mut next = pin!(ids.next());
+        let is_pending = poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await;
+        assert!(is_pending, "the buffer was empty");
+    }
+    for id in 1..=16 {
+        assert_eq!(ids.next().await, Ok(id));
+    }
+}
+
+/// A test cannot make the machine sleep, so it moves the wall clock of its thread.
+#[tokio::test]
+async fn ids_are_dropped_after_the_machine_has_slept() {
+    let daemon = Daemon::start("many-threads");
+    let client = daemon.client();
+    let mut ids = client.ids();
+    assert_eq!(ids.next().await, Ok(1));
+    crate::buffer::SLEPT.set(Duration::from_secs(61));
+    assert_eq!(ids.try_next(), Ok(None));
+    assert_eq!(client.stats().dropped, 15);
+    assert_eq!(ids.next().await, Ok(17));
+}
+
+#[tokio::test]
+async fn the_figures_of_a_buffer_are_those_of_its_ids() {
+    let daemon = Daemon::start("many-threads");
+    let client = daemon.client();
+    let mut ids = client.ids();
+    for _ in 0..10_000 {
+        ids.next().await.expect("an ID");
+    }
+    drop(ids);
+    assert_eq!(client.stats().ids, 10_000);
+}
