@@ -39,7 +39,8 @@ struct Life {
     hangs: bool,
     /// All IDs handed out, with the name of the ID space or of the counter.
     handed_out: HashSet<(String, u64)>,
-    /// The highest number of the counter that any copy of the machine handed out.
+    /// The highest number of the counter that any copy of the machine handed out, or to which the
+    /// counter was set.
     highest: u64,
 }
 
@@ -114,17 +115,24 @@ impl Life {
         }
     }
 
-    /// Sets the counter, as `snowbank ticket set` does.
-    fn set_counter(&self) {
+    /// Sets the counter, as `snowbank ticket set` does without `--lower`: above all that the state and
+    /// the marks show, also those of the counter's locks under other increments.
+    fn set_counter(&mut self) {
         let mut records = store::read(self.state.path()).expect("the state can be read");
         let rows = "[[sources]]\nname = \"rows\"\nkind = \"ticket\"\n";
         let rows = load(rows, self.machine.read().wall).expect("it is right").sources.remove(0);
         let numbering = rows.numbering().expect("a counter");
         let owner = Owner::after(records.iter().map(|record| &record.owner));
-        let ceiling = numbering.position_from(self.highest + 1);
-        let record = Record::new("rows", &numbering, ceiling, &owner, &HostIdentity::default());
-        records.retain(|other| other.key() != record.key());
         let mut locks = lock_workers_at_once(self.locks.path(), &numbering).expect("it is free");
+        let marks = locks.marks().expect("the marks can be read");
+        let by_marks = marks.iter().map(|mark| mark.id_bound);
+        let wanted =
+            Record::new("rows", &numbering, numbering.position_from(0), &owner, &HostIdentity::default());
+        let by_state = records.iter().filter(|record| record.key() == wanted.key()).map(|it| it.id_bound);
+        let id_bound = by_marks.chain(by_state).max().unwrap_or(0).max(self.highest + 1);
+        self.highest = id_bound - 1;
+        let record = wanted.below(id_bound);
+        records.retain(|other| other.key() != record.key());
         locks.mark_for(&owner);
         let mark = snowbank::ceiling::Mark::granted(record.id_bound, &owner.state);
         records.push(Record { clean: true, ..record });
