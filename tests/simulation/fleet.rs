@@ -134,7 +134,7 @@ fn no_id_is_handed_out_twice() {
 /// The second restore comes while the floor of the first one is still ahead of the clocks.
 #[test]
 fn two_restores_in_a_row_repeat_nothing() {
-    seeds::run(3_000, |seed| drop(live_in(World::restored_twice(seed), 2 * STEPS)));
+    seeds::run(1_000, |seed| drop(live_in(World::restored_twice(seed), 2 * STEPS)));
 }
 
 #[test]

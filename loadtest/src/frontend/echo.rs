@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowbank_id::layout::Run;
+use snowbank_wire::HEADER_SIZE;
 
 use super::{Awaited, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;
@@ -10,8 +11,8 @@ use crate::target::Conversation;
 
 pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", authorize: None, meet };
 
-/// The size of a request in Snowbank's own protocol, and of its echo.
-const SIZE: usize = 16;
+/// The size of a NEXT without a source's name, and of its echo: count and wait follow the header.
+const SIZE: usize = HEADER_SIZE + 6;
 
 /// Treats each echo as a reply whose IDs are the next numbers.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::retry_on_intr;
 
-/// Room for several turns of requests of 16 bytes each.
+/// Room for several turns of requests of 14 bytes each.
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// Starts a thread that accepts this many connections and sends back each byte. The thread ends
