@@ -81,6 +81,9 @@
 //!   that only root, this user, and the group of a shared directory can write.
 //! - Who raises ceilings, and when? `keeper.rs` of the core decides,
 //!   `server/ceilings/keeper_thread.rs` runs it.
+//! - What happens at a start, or while a source waits for a worker ID?
+//!   `server/lifecycle/control.rs`: the control thread takes what each source needs, and makes each
+//!   live configuration.
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
@@ -96,7 +99,7 @@
 //!   next poll asks again, and at the ceiling requests get `no_ceiling`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, and the files of tokens and certificates.
-//! - When does the daemon stop? `cli/stop.rs`.
+//! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
 //! - Which findings can a daemon have, and at which thresholds? `admin/findings.rs`.

@@ -7,6 +7,7 @@
 //!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │              (cursor, queue)
 //!  └──────────┘              └──────────────────────────────────────┘                     ▲
 //!                             keeper thread: raises ceilings, watches the wall clock ─────┘
+//!  control thread: starts sources, reloads; makes each live configuration
 //! ```
 //!
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.
@@ -28,10 +29,9 @@ mod shared;
 
 pub use self::ceilings::simulated;
 pub use self::ceilings::start_sources::unlocked::check_records;
-pub use self::health::handle::{Health, StopTimes};
-pub use self::lifecycle::reload::Reloader;
-pub use self::lifecycle::start::{Prepared, Ready, Server};
-pub use self::lifecycle::waiting::{StartEnd, TRY_TIMEOUT, TakenNumbers, Tries, Waiting};
+pub use self::health::handle::Health;
+pub use self::lifecycle::start::{Beginning, Reloaded, Reread, Server};
+pub use self::lifecycle::stop::Signals;
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;
 pub use self::net::inherited::Inherited;
 pub use self::restored::{KernelLog, is_kernel_log_standard_input};

@@ -1,16 +1,14 @@
 //! The daemon as a service of its machine: messages to the service manager, and the log.
 //!
-//! - `notify`: the messages of sd_notify(3). `attend`: sends readiness, status and heartbeat.
+//! - `notify`: the messages of sd_notify(3).
 //! - `reload_report`: the result of a reload, for `systemctl reload`.
 //! - `logs`: formats the events of the log. `log_thread`: writes them.
 
-mod attend;
 mod log_thread;
 mod logs;
 mod notify;
 mod reload_report;
 
-pub use attend::attend;
 pub use logs::{Logs, end_log, log_failure};
-pub use notify::{Extending, Notifier};
+pub use notify::Notifier;
 pub use reload_report::{ReloadResult, reload_begins, reload_ended, runtime_directory};

@@ -102,7 +102,8 @@ impl Status {
         }
         for source in &self.sources {
             for (name, find) in SOURCE {
-                if let Some((effect, message)) = find(self, source) {
+                let has_begun = source.awaits.is_none() || name == "ceiling";
+                if has_begun && let Some((effect, message)) = find(self, source) {
                     let source = Some(source.name.clone());
                     findings.push(Finding { name: name.into(), source, effect, message });
                 }
@@ -249,7 +250,7 @@ impl Status {
         Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
-    /// Finds that the daemon waits for a worker ID, that the coordinator does not answer, or that a
+    /// Finds that the whole daemon waits for a worker ID, that the coordinator does not answer, or that a
     /// ceiling there is reached. An outage alone does not make the daemon unready, because it
     /// affects all daemons of the fleet at once.
     fn find_fleet(&self) -> Found {
@@ -303,6 +304,12 @@ impl Status {
 
     /// Finds that storage is slow, or that it fails to raise a source's ceiling.
     fn find_ceiling(&self, source: &SourceStatus) -> Found {
+        if let Some(awaits) = &source.awaits {
+            // A daemon with another source that serves stays ready.
+            let serves = self.sources.iter().any(|source| source.awaits.is_none());
+            let effect = if serves { Effect::RefusesSome } else { Effect::Refuses };
+            return Some((effect, format!("has not begun: {awaits}")));
+        }
         let ceilings = &self.ceilings;
         let is_elsewhere = ceilings.lost.is_some()
             || source.ticket().is_some_and(|ticket| ticket.restored || ticket.shared)

@@ -147,6 +147,9 @@ pub(crate) struct SourceStatus {
     pub(crate) fleet_headroom_s: Option<f64>,
     /// True once a claim has met the ceiling, until the next raise.
     pub(crate) ceiling_wanted: bool,
+    /// What the source waits for before it begins. `None`: it has begun.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) awaits: Option<String>,
 }
 
 /// The kind of a source, with the part of the status that only this kind has.

@@ -222,8 +222,10 @@ impl Backfill {
         locks.mark_for(&owner);
         let host = HostIdentity::here();
         let record = Record::new(NAME, &numbering, start, &owner, &host);
-        let others = records.into_iter().filter(|other| other.key() != record.key()).collect();
-        let store = DiskStore::new(directory, vec![record], others, &host);
+        let others = records.into_iter().filter(|other| other.key() != record.key());
+        let others = others.map(|record| Record { retired: true, ..record }).collect();
+        let mut store = DiskStore::new(directory, others, &host);
+        store.keep(0, record);
         store.await_names()?;
         let rules = Rules {
             burst_window: Duration::ZERO,

@@ -6,11 +6,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use crate::ceiling::lock_dir_is_a_containers;
+use crate::clock;
 use crate::config::{
     self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
     StatePlace,
 };
-use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
+use crate::server::{ADMIN_CONNECTIONS_MAX, Reloaded, StartError};
 use crate::system_error::file_may_pass;
 use snowbank_id::layout::UnixMicros;
 
@@ -59,6 +60,27 @@ impl Inputs {
         let credentials = Credentials::of(|name| std::env::var_os(name));
         let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
         loaded.map_err(Unread::Mistakes)
+    }
+
+    /// Reads all again, for a reload.
+    ///
+    /// # Errors
+    /// The reasons why the configuration cannot be used, one on each line.
+    pub(super) fn read_again(&self) -> Result<Reloaded, String> {
+        let now = clock::os::read().wall;
+        let (mut settings, mut secrets) = self.read(now).map_err(|unread| match unread {
+            Unread::Mistakes(mistakes) => mistakes.to_string(),
+            other => other.first_line(),
+        })?;
+        let level = settings.log.level;
+        settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
+        let mut warnings = settings.warnings(now);
+        warnings.append(&mut secrets.warnings);
+        warnings.extend(allow_open_files(&mut settings));
+        // At a start, options and variables override the file on purpose. But an operator who
+        // reloads expects the file's values.
+        warnings.extend_from_slice(&settings.origins.overridden);
+        Ok(Reloaded { settings, secrets, warnings, level, has_file: self.config.is_some() })
     }
 }
 

@@ -56,31 +56,15 @@ pub struct WorkerIds {
     /// `settle` turns it into `set` once the layout is known. The text is kept if the machine gives
     /// the numbers of the layout's other fields.
     pub(super) by_field: Option<String>,
-    /// The configured worker IDs, if the coordinator has assigned some of them.
-    pub(super) pool: Option<WorkerSet>,
     /// True once the daemon has picked the worker IDs from the machine.
     pub(super) are_picked: bool,
-    /// True while the daemon waits for its worker IDs. The source then has no worker IDs, and
-    /// reports none.
-    pub are_awaited: bool,
 }
 
 impl WorkerIds {
     pub(super) fn of(given: Option<WorkerSet>) -> Self {
         let are_given = given.is_some();
         let set = given.unwrap_or_else(|| WorkerSet::single(0));
-        WorkerIds { set, are_given, by_field: None, pool: None, are_picked: false, are_awaited: false }
-    }
-
-    /// Replaces the configured worker IDs by those that the coordinator has assigned.
-    pub(crate) fn assign(&mut self, assigned: WorkerSet) {
-        self.pool = self.configured();
-        (self.set, self.are_given) = (assigned, true);
-    }
-
-    /// Returns the configured worker IDs, if nothing was assigned yet.
-    pub(super) fn configured(&self) -> Option<WorkerSet> {
-        self.are_given.then(|| self.set.clone())
+        WorkerIds { set, are_given, by_field: None, are_picked: false }
     }
 
     pub(super) fn from_fields(text: String) -> Self {

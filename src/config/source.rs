@@ -142,8 +142,7 @@ impl SourceSettings {
     /// A line that names what does not fit.
     pub fn numbering(&self) -> Result<Numbering, String> {
         match self.kind {
-            Kind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
-                .map_err(|error| error.to_string()),
+            Kind::Snowflake => self.numbering_with(&self.worker_ids.set),
             Kind::Ticket | Kind::SharedTicket => TicketCounter::new(&self.name, self.increment, self.offset)
                 .and_then(|counter| counter.up_to(self.maximum))
                 .map(Numbering::Ticket)
@@ -151,8 +150,16 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if the coordinator picks the worker IDs. Before the pick, `worker_ids`, if
-    /// given, has those that it may pick.
+    /// Returns the numbering of the source's layout with these worker IDs.
+    ///
+    /// # Errors
+    /// A line that names what does not fit.
+    pub fn numbering_with(&self, worker_ids: &WorkerSet) -> Result<Numbering, String> {
+        Numbering::new(self.layout.clone(), worker_ids.clone()).map_err(|error| error.to_string())
+    }
+
+    /// Returns true if the coordinator picks the worker IDs. `worker_ids`, if given, has those that
+    /// it may pick.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
     }
@@ -168,6 +175,12 @@ impl SourceSettings {
             WorkerIdFrom::Coordinator(count) => count,
             _ => 0,
         }
+    }
+
+    /// Returns how many worker IDs add their rates to the source's: those that it has, or those that
+    /// the coordinator picks.
+    pub(crate) fn rates(&self) -> u64 {
+        if self.is_assigned() { self.picks() as u64 } else { self.worker_ids.set.len() as u64 }
     }
 
     /// Returns the layout of the source's IDs. A ticket source has no layout.
@@ -201,10 +214,7 @@ impl SourceSettings {
         let is_of_machine = self.is_unpicked()
             && self.worker_id_from == running.worker_id_from
             && self.worker_ids.by_field == running.worker_ids.by_field;
-        let is_assigned = self.is_assigned()
-            && running.is_assigned()
-            && self.worker_ids.configured() == running.worker_ids.pool;
-        if is_of_machine || is_assigned {
+        if is_of_machine {
             self.worker_ids.clone_from(&running.worker_ids);
         }
     }

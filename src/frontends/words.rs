@@ -13,6 +13,8 @@ pub enum Reason {
     Source(Refusal),
     /// The request is above the rate of the client's identity.
     TooFast(TooFast),
+    /// The source has no grant yet. [`no_grant`] has the words.
+    NoGrant,
     /// The client's identity may not draw from the source.
     Denied,
 }
@@ -71,12 +73,27 @@ pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Optio
     match reason {
         Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
         Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &longer_or_fewer),
+        Reason::NoGrant => no_grant(source, None),
         Reason::Denied => {
             let message =
                 format!("identity {identity} may not draw from source {source}; ask for another source");
             Words { code: ErrorCode::UnknownSource, action: Action::Tell, retry_after: None, message }
         }
     }
+}
+
+/// Returns the words for a source without a grant. `waits_for` says why it has no worker ID of its
+/// fleet, if that is the cause.
+pub fn no_grant(source: &str, waits_for: Option<&str>) -> Words {
+    let message = match waits_for {
+        Some(reason) => format!("source {source} waits for a worker ID: {reason}"),
+        None => format!(
+            "source {source} has not begun yet: its start waits for the state's disk or for the coordinator; the daemon's \
+             status has the cause"
+        ),
+    };
+    let retry_after = Some(Duration::from_secs(1));
+    Words { code: ErrorCode::NoCeiling, action: Action::Leave, retry_after, message }
 }
 
 /// Puts a source's refusal into words.

@@ -18,14 +18,14 @@
 //! - `last_seen`: gives other threads what the keeper thread last observed.
 
 pub(crate) mod fleet_thread;
-mod job_thread;
+pub(crate) mod job_thread;
 pub(crate) mod join_fleet;
 pub(crate) mod keeper_thread;
 pub(crate) mod last_seen;
 pub mod simulated;
 mod start_notes;
 pub(crate) mod start_sources;
-mod storage_thread;
+pub(crate) mod storage_thread;
 
 #[cfg(test)]
 mod tests {

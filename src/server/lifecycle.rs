@@ -1,17 +1,20 @@
 //! The daemon's life: start, run, reload, stop.
 //!
-//! - `start`: from settings to a daemon that listens and has durable ceilings.
-//! - `waiting`: a daemon that waits for the worker IDs of its fleet.
-//! - `run`: serves until the stop, and then stops the daemon. `threads`: starts and stops the
-//!   threads.
-//! - `reload`: replaces the configuration of a running daemon.
-//! - `peers`: asks other daemons for their worker IDs, at the start.
+//! - `start`: from settings to a daemon that listens, with sources whose grants are under way.
+//! - `control`: takes what sources need to start, and makes each live configuration. `reload`:
+//!   replaces the configuration of a running daemon.
+//! - `run`: serves until the stop, and then stops the daemon. `stop`: decides when. `threads`:
+//!   starts and stops the threads.
+//! - `attend`: readiness, status and heartbeat for the service manager.
+//! - `peers`: asks other daemons for their worker IDs, when sources start.
 //! - `info`: the reply to INFO, and who may draw from which source.
 
+mod attend;
+pub(crate) mod control;
 mod info;
 mod peers;
-pub(crate) mod reload;
+mod reload;
 mod run;
 pub(crate) mod start;
+pub(crate) mod stop;
 mod threads;
-pub(crate) mod waiting;

@@ -19,6 +19,7 @@ mod kernel_log;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::{io, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -92,6 +93,8 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
+            // The keeper compares this count before it grants a source that is starting now.
+            common.restores.fetch_add(1, Ordering::Release);
             for supply in &common.live_config.borrow().supplies {
                 supply.source.record_restored();
             }

@@ -2,8 +2,8 @@
 //! nothing is sent.
 //!
 //! Sending never blocks. A message is lost if the manager's socket is full.
-//! [`attend`](super::attend) then sends readiness and status again until they arrive. The messages
-//! of a slow start and of the watchdog are repeated anyway.
+//! The server then sends readiness and status again until they arrive. The messages of the watchdog
+//! are repeated anyway.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,19 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 
 use super::log_thread::END_PATIENCE;
-
-/// The message that asks for more time for a start: 30 s from now.
-const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_000);
-/// The time between two [`EXTENSION`] messages. Each extension lasts for several such times, so a
-/// lost message does no harm.
-pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
 /// The time that a stop asks for in addition to its own limit, because threads of a busy machine
 /// run late. The time is short, because the manager must not wait long if a disk that hangs
@@ -36,7 +28,6 @@ const STOP_MARGIN: Duration = Duration::from_secs(2);
 pub struct Notifier {
     /// The value of `$NOTIFY_SOCKET`: a path, or `@` and an abstract name.
     socket: Option<OsString>,
-    is_ready: Arc<AtomicBool>,
     /// True if a message was lost since the last `take_lost`.
     has_lost: Arc<AtomicBool>,
 }
@@ -45,7 +36,7 @@ impl Notifier {
     /// Finds the service manager in the environment, if there is one.
     pub fn from_environment() -> Notifier {
         let socket = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
-        Notifier { socket, is_ready: Arc::default(), has_lost: Arc::default() }
+        Notifier { socket, has_lost: Arc::default() }
     }
 
     /// Returns whether there is a service manager that wants messages.
@@ -53,20 +44,14 @@ impl Notifier {
         self.socket.is_some()
     }
 
-    /// Reports that the daemon is ready to hand out IDs.
+    /// Reports that the daemon listens and that its configuration stands.
     pub fn ready(&self, status: &str) {
-        self.is_ready.store(true, Ordering::Relaxed);
         self.send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// Sends a line for `systemctl status`.
     pub fn status(&self, status: &str) {
         self.send(&[NotifyState::Status(status)]);
-    }
-
-    /// Reports why the daemon is not ready yet, and asks for more time.
-    pub(super) fn not_ready(&self, status: &str) {
-        self.send(&[NotifyState::Status(status), EXTENSION]);
     }
 
     /// Reports that a reload begins. [`reloaded`](Self::reloaded) must follow, even if the reload
@@ -79,11 +64,9 @@ impl Notifier {
         }
     }
 
-    /// Reports the end of a reload, if the daemon was ready before it.
+    /// Reports the end of a reload.
     pub fn reloaded(&self) {
-        if self.is_ready.load(Ordering::Relaxed) {
-            self.send(&[NotifyState::Ready]);
-        }
+        self.send(&[NotifyState::Ready]);
     }
 
     /// Reports why the daemon cannot start.
@@ -103,35 +86,19 @@ impl Notifier {
     }
 
     /// Feeds the watchdog.
-    pub(super) fn alive(&self) {
+    pub fn alive(&self) {
         self.send(&[NotifyState::Watchdog]);
     }
 
     /// Returns whether a message was lost since the last call.
-    pub(super) fn take_lost(&self) -> bool {
+    pub fn take_lost(&self) -> bool {
         self.has_lost.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the watchdog's period, if the service manager has one for this process.
-    pub(super) fn watchdog_period(&self) -> Option<Duration> {
+    pub fn watchdog_period(&self) -> Option<Duration> {
         let period = sd_notify::watchdog_enabled().filter(|period| !period.is_zero());
         period.filter(|_| self.is_wanted())
-    }
-
-    /// Asks for more time again and again until the guard is dropped. A separate thread sends the
-    /// messages, because storage may block the thread of the start.
-    pub fn extend_start(&self, status: &'static str) -> Extending {
-        let (guard, dropped) = mpsc::channel();
-        if self.is_wanted() {
-            let notifier = self.clone();
-            // If no thread can be started, the start has only the time limit of its unit.
-            let _ = thread::Builder::new().name(String::from("starting")).spawn(move || {
-                while dropped.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    notifier.not_ready(status);
-                }
-            });
-        }
-        guard
     }
 
     /// Sends without waiting.
@@ -159,6 +126,3 @@ pub(super) fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
     };
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
-
-/// The guard of [`Notifier::extend_start`]. Ends the extension when dropped.
-pub type Extending = mpsc::Sender<()>;

@@ -99,6 +99,17 @@ pub enum Remembered {
     GrantedUntil(UnixMicros),
 }
 
+impl Remembered {
+    /// Returns wall − boot, in microseconds, with which a process begins at this reading.
+    fn offset_us(self, first: Reading) -> i64 {
+        match self {
+            Remembered::Nothing => first.offset_us(),
+            Remembered::Offset(offset_us) => offset_us,
+            Remembered::GrantedUntil(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
+        }
+    }
+}
+
 /// The largest forward step of the wall clock that is believed at once. A clock that follows a time
 /// server is hardly ever wrong by more than this. If a believed step was wrong, a source loses at
 /// most the IDs of this much time.
@@ -142,12 +153,14 @@ impl Wall {
     /// that ceiling. So a clock that was slow after a boot is believed at once when it is
     /// corrected. No IDs are skipped, because all ticks below the ceiling were granted already.
     pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
-        let carried_us = match remembered {
-            Remembered::Nothing => first.offset_us(),
-            Remembered::Offset(offset_us) => offset_us,
-            Remembered::GrantedUntil(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
-        };
-        Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
+        let carried_us = AtomicI64::new(remembered.offset_us(first));
+        Wall { rule, carried_us, seen_us: AtomicI64::new(first.offset_us()) }
+    }
+
+    /// Begins again from this reading, as [`new`](Wall::new) does. A daemon listens before it has
+    /// read its state, and calls this once it has. Must not be called after the first grant.
+    pub(crate) fn begin(&self, first: Reading, remembered: Remembered) {
+        self.carried_us.store(remembered.offset_us(first), Ordering::Relaxed);
     }
 
     /// Returns wall − boot at the highest believed wall time, in microseconds. A later start in the

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use self::managed_source::Durable;
 use self::writer::{InFlight, Writer};
-use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
+use crate::clock::{BootMicros, Now, Observed, Reading, Remembered, StepWatch, Wall};
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
@@ -119,6 +119,38 @@ impl Keeper {
             was_revoked: false,
             lost: None,
         }
+    }
+
+    /// Begins to follow the clock again, from this reading and from what the state remembers. A
+    /// daemon calls this once it has read its state, before the first grant.
+    ///
+    /// # Panics
+    /// Panics if a source was started, because its IDs may be of a time that is forgotten here.
+    pub fn begin(&mut self, remembered: Remembered, reading: Reading) {
+        let has_started = self.sources.iter().any(|managed| managed.source().cursor().is_some());
+        assert!(!has_started, "the clock of a source that has started must not be forgotten");
+        self.wall.begin(reading, remembered);
+        self.watch = StepWatch::new(&self.wall, reading);
+        let carried_us = self.wall.carried_us();
+        self.writers.iter_mut().for_each(|writer| writer.wall_minus_boot_us = carried_us);
+    }
+
+    /// Puts a source whose first ceiling is granted already, and durable at each writer, in the
+    /// place of the source that had this index and no grant yet. The next free index adds a source.
+    ///
+    /// # Panics
+    /// Panics if the source in this place has started: then a write for it may be in flight, and
+    /// its outcome would count for the new source.
+    pub fn put(&mut self, index: usize, managed: ManagedSource) {
+        let Some(place) = self.sources.get_mut(index) else {
+            assert_eq!(index, self.sources.len(), "a place would be empty");
+            self.writers.iter_mut().for_each(|writer| writer.durable.push(managed.first(writer.reach)));
+            self.sources.push(managed);
+            return;
+        };
+        assert!(!place.has_started(), "a source that has started keeps its place");
+        self.writers.iter_mut().for_each(|writer| writer.durable[index] = managed.first(writer.reach));
+        *place = managed;
     }
 
     /// Returns a reading as the daemon believes it.
@@ -247,7 +279,7 @@ impl Keeper {
         let mut ceilings = Vec::new();
         for (source, managed) in self.sources.iter().enumerate() {
             let durable = writer.durable[source];
-            if !durable.is_exempt() {
+            if managed.is_open() && !durable.is_exempt() {
                 ceilings.push((source, managed.fleet_ceiling(now, horizon).max(durable.ceiling)));
             }
         }
@@ -280,7 +312,8 @@ impl Keeper {
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
             // No source needs a raise. The same ceilings are written again, so that the next start
             // knows the believed wall − boot.
-            ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
+            let durable = writer.durable.iter().map(|durable| durable.ceiling).enumerate();
+            ceilings = durable.filter(|(source, _)| self.sources[*source].is_open()).collect();
         }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {

@@ -18,7 +18,10 @@ mod ring;
 pub use lane::{IdsLost, Lane, Rings, Taken};
 pub use ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 
+use std::sync::Arc;
+
 use crate::clock::Now;
+use crate::source::Source;
 
 /// The scope within which IDs increase: a connection, or the whole daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +67,26 @@ impl Shard {
     /// Returns the number of this shard.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// Replaces the lanes of all sources that are not these, and adds lanes for new ones. `lane`
+    /// makes the lane of a source. IDs that were claimed ahead for a replaced source are skipped.
+    /// Must be called between two wake-ups.
+    pub fn adopt<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s Arc<Source>>,
+        lane: impl Fn(usize) -> Lane,
+    ) {
+        self.top_up();
+        for (index, source) in sources.enumerate() {
+            match self.lanes.get_mut(index) {
+                Some(old) if Arc::ptr_eq(old.source(), source) => {}
+                Some(old) => *old = lane(index),
+                None => self.lanes.push(lane(index)),
+            }
+        }
+        // All lanes may be used in one wake-up, and a wake-up must not allocate.
+        self.used.reserve(self.lanes.len());
     }
 
     /// Starts a wake-up: later claims use `now`, and blocks that are too old at `now` are dropped.

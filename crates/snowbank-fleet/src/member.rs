@@ -285,9 +285,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// The coordinator did not answer.
-    pub fn holds(&mut self, source: usize, numbers: &[u64], id_bound: u64) -> Result<bool, NoAnswer> {
+    pub fn holds(&mut self, source: usize, numbers: &[u64], id_bound: u64) -> Result<bool, FleetError> {
         let held = self.sources.iter().find(|held| held.index == source && held.is_claimed);
         let Some(place) = held.map(|held| held.place) else { return Ok(false) };
+        self.poll_if_due()?;
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
         let mut keys = found.iter().map(|text| NumberKey::parse(text.as_ref()?).ok());
@@ -348,7 +349,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 bounds.push(Bound { source, id_bound: taken.unused_from });
             }
         }
-        self.release(&bounds, clocks)
+        bounds.into_iter().try_for_each(|bound| {
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due().map_err(FleetError::reason)?;
+            self.release(&[bound], clocks)
+        })
     }
 
     /// Reads the keys of a source that this process has not read yet.

@@ -23,6 +23,8 @@ pub use moved::{Export, export, forget, merge, write};
 pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan};
 pub use record::{Moment, Record};
 
+use std::collections::BTreeMap;
+
 use self::file::StateFile;
 use super::identity::HostIdentity;
 use super::{Left, StateError, TakenOver};
@@ -35,15 +37,35 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
+/// Sources that begin, with all that a start decided about the records of other sources.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning {
+    /// The first record of each source, and the source's index.
+    pub sources: Vec<(usize, Record)>,
+    /// The first ceilings of these sources.
+    pub ceilings: Vec<(usize, Position)>,
+    /// Records of numberings that no source of this daemon has. They stay in the file with their
+    /// bounds.
+    pub retired: Vec<Record>,
+    /// Records of worker IDs that belong to the fleet again. Each of them is dropped once the
+    /// current record of the same source is as high. The coordinator has the bounds of these worker
+    /// IDs.
+    pub let_go: Vec<Record>,
+    /// The sources whose counters other daemons use too: a state alone does not know how far they
+    /// have counted.
+    pub unknown: Vec<usize>,
+    /// The value for [`DiskStore::record_id_time`].
+    pub id_minus_boot_us: i64,
+}
+
 /// A store of ceilings in a state directory. Its methods wait for the disk, so a running daemon
 /// calls them on the storage thread.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
     file: StateFile,
-    /// The record of each source of the daemon, at the index of the source. From the first raise
-    /// on, the ceilings in these records are durable.
-    sources: Vec<Record>,
+    /// The records of the daemon's sources by index. Their ceilings are durable.
+    sources: BTreeMap<usize, Record>,
     /// Records of numberings that no source of this daemon has. They stay in the file with their
     /// bounds.
     retired: Vec<Record>,
@@ -54,22 +76,59 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// Returns a store over a locked directory. `sources` are the first records of the daemon's
-    /// sources. This function writes nothing: the first [`raise`](DiskStore::raise) makes the first
-    /// ceilings of all sources durable together.
-    pub fn new(directory: StateDir, sources: Vec<Record>, retired: Vec<Record>, host: &HostIdentity) -> Self {
+    /// Returns a store over a locked directory, which has these records. No source has begun yet.
+    pub fn new(directory: StateDir, records: Vec<Record>, host: &HostIdentity) -> Self {
         let file = StateFile::of(directory.path());
-        let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
-        DiskStore { file, sources, directory, retired, let_go: Vec::new(), host: host.clone() }
+        let sources = BTreeMap::new();
+        DiskStore { file, sources, directory, retired: records, let_go: Vec::new(), host: host.clone() }
     }
 
-    /// Adds records of worker IDs that belong to the fleet again. Each of them is dropped once the
-    /// current record of the same source is as high. The coordinator has the bounds of these worker
-    /// IDs.
-    #[must_use]
-    pub fn letting_go(self, records: Vec<Record>) -> Self {
-        let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
-        DiskStore { let_go, ..self }
+    /// Keeps the record of a source from the next write on. [`raise`](DiskStore::raise) then makes
+    /// the source's first ceiling durable.
+    pub fn keep(&mut self, source: usize, record: Record) {
+        self.sources.insert(source, record);
+    }
+
+    /// Returns the records that bind the next source that begins. A counter of this daemon that is
+    /// lost binds no other source.
+    pub fn records(&self) -> Vec<Record> {
+        let sources = self.sources.values().map(|record| Record { restored: false, ..record.clone() });
+        sources.chain(self.retired.iter().cloned()).collect()
+    }
+
+    /// Makes the first ceilings of sources durable, all in one write.
+    ///
+    /// # Errors
+    /// The ceilings may not be durable, and the sources have not begun. If the file has their
+    /// records nevertheless, their bounds are not lower than those that the sources began at.
+    pub fn begin(&mut self, beginning: Beginning, wall_minus_boot_us: i64) -> Result<(), StateError> {
+        let Beginning { sources, ceilings, retired, let_go, unknown, id_minus_boot_us } = beginning;
+        let before = (self.sources.clone(), self.retired.clone(), self.let_go.clone());
+        self.sources.extend(sources);
+        let retire = |record| Record { retired: true, ..record };
+        self.retired = retired.into_iter().map(retire).collect();
+        self.let_go.extend(let_go.into_iter().map(retire));
+        self.record_unknown(&unknown);
+        // The bound that was recorded for the sources that run holds until their next write.
+        let running = self.sources.values().filter_map(|record| record.id_minus_boot_us).max();
+        self.record_id_time(running.map_or(id_minus_boot_us, |running| running.max(id_minus_boot_us)));
+        let begun = self.raise(&ceilings, wall_minus_boot_us).and_then(|()| self.await_names());
+        if begun.is_err() {
+            (self.sources, self.retired, self.let_go) = before;
+        }
+        begun
+    }
+
+    /// Ends sources: lowers their ceilings to the first IDs that were not handed out, as
+    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start.
+    ///
+    /// # Errors
+    /// The lower ceilings may not be durable.
+    pub fn end(&mut self, ends: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
+        let trimmed = self.trim(ends, wall_minus_boot_us);
+        let ended = ends.iter().filter_map(|left| self.sources.remove(&left.source));
+        self.retired.extend(ended.map(|record| Record { retired: true, ..record }));
+        trimmed
     }
 
     /// Returns the state directory.
@@ -89,13 +148,17 @@ impl DiskStore {
     /// Makes these records of all sources durable. All records of this boot get the current
     /// `wall_minus_boot_us`: a start must not find an older value in a record that is otherwise
     /// unchanged.
-    fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
+    fn store(
+        &mut self,
+        mut records: BTreeMap<usize, Record>,
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
         let mut let_go = self.let_go.clone();
-        let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
+        let all = retired.iter_mut().chain(&mut let_go).chain(records.values_mut());
         let this_boot = all.filter(|record| record.boot == self.host.boot);
         this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
-        self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(&records))?;
+        self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(records.values()))?;
         (self.retired, self.let_go) = (retired, let_go);
         self.sources = records;
         Ok(())
@@ -115,7 +178,7 @@ impl DiskStore {
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for &(index, ceiling) in raises {
-            let record = &mut records[index];
+            let Some(record) = records.get_mut(&index) else { continue };
             let raised = record.at(ceiling.max(record.ceiling()));
             assert!(raised.id_bound >= record.id_bound, "a raise never lowers a bound");
             *record = Record { clean: false, untouched: false, ..raised };
@@ -126,7 +189,7 @@ impl DiskStore {
     /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Every later write
     /// records the bound that was set last. A recorded bound must hold until the next write.
     pub fn record_id_time(&mut self, id_minus_boot_us: i64) {
-        for source in &mut self.sources {
+        for source in self.sources.values_mut() {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
@@ -135,7 +198,9 @@ impl DiskStore {
     /// counted. The next start then refuses the sources.
     pub fn record_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
-            self.sources[index].restored = true;
+            if let Some(record) = self.sources.get_mut(&index) {
+                record.restored = true;
+            }
         }
     }
 
@@ -148,7 +213,7 @@ impl DiskStore {
     pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for left in trims {
-            let record = &mut records[left.source];
+            let Some(record) = records.get_mut(&left.source) else { continue };
             *record = Record { clean: true, untouched: left.is_untouched, ..record.below(left.id_bound) };
         }
         self.store(records, wall_minus_boot_us)
@@ -167,8 +232,11 @@ impl DiskStore {
 
 /// Returns the records of `let_go` that a later start still needs. A record is needed until the
 /// record of a current source [keeps its order](Record::keeps_order_of).
-fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
-    let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
+fn still_needed<'a>(
+    let_go: &'a [Record],
+    sources: &'a BTreeMap<usize, Record>,
+) -> impl Iterator<Item = &'a Record> {
+    let_go.iter().filter(|gone| !sources.values().any(|record| record.keeps_order_of(gone)))
 }
 
 #[cfg(test)]

@@ -330,8 +330,7 @@ impl Daemon {
     }
 
     /// Waits until the daemon has its worker IDs. A daemon already listens while it waits for
-    /// worker IDs. When the wait ends, the daemon closes the connections that it accepted during
-    /// the wait.
+    /// worker IDs.
     pub fn assert_has_numbers(&self) {
         // A daemon logs this line only after it has its worker IDs.
         self.assert_logs("the kernel's log");

@@ -26,6 +26,7 @@ fn source() -> SourceStatus {
         default_wait_s: 1.0,
         fleet_headroom_s: None,
         ceiling_wanted: false,
+        awaits: None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Worker IDs that come from an origin alone, or from an origin and `worker_ids` together.
 
 use super::*;
-use snowbank_id::layout::WorkerSet;
 
 fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
     let machine = Machine { host_name: host_name.into(), given_ipv4: None, interfaces: Ok(Vec::new()) };
@@ -56,8 +55,7 @@ fn a_reload_sees_that_a_configured_field_has_changed() {
 fn the_changed_pool_of_an_assigned_worker_id_is_seen_at_reload() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"\nendpoints = \"http://127.0.0.1:2379\"";
     let of = |pool| settings(&format!("worker_id_from = \"coordinator\"\nworker_ids = \"{pool}\"\n{fleet}"));
-    let mut running = of("0-9");
-    running.sources[0].worker_ids.assign(WorkerSet::single(5));
+    let running = of("0-9");
     for (pool, is_changed) in [("0-9", false), ("100-109", true)] {
         let mut wanted = of(pool);
         wanted.sources[0].keep_picked(&running.sources[0]);

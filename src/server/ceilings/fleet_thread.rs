@@ -3,13 +3,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
+use super::join_fleet::{Joined, Joining};
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
-use crate::fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool};
+use crate::fleet::{
+    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken,
+};
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_tls::files;
 
@@ -21,12 +24,13 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs in flight: a raise, a check, a job of a stop, and a range for each shared counter.
-const JOBS_MAX: usize = 3 + SOURCES_MAX;
+/// The most jobs in flight: a raise, a check, a job of a stop, one of the control thread, and a
+/// range for each shared counter.
+const JOBS_MAX: usize = 4 + SOURCES_MAX;
 
 /// A job for the fleet thread.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Raise bounds at the coordinator.
     Raise {
         /// The index of this thread among the keeper's writers, and the number of the write.
@@ -43,13 +47,19 @@ pub(super) enum Job {
     Confirm(Clocks),
     /// Release the worker IDs, and lower their bounds to the given bounds.
     Release(Vec<Bound>, Clocks),
+    /// Take the worker IDs of sources that start.
+    Join(Box<Joining>, Sender<Joined>),
+    /// Check that the worker IDs that were taken last are still this daemon's.
+    CheckTaken(Clocks, Sender<Result<(), FleetError>>),
+    /// Forget the worker IDs of sources whose start has failed. `Some` gives them back first.
+    GiveUp(Vec<usize>, Option<(Vec<Option<Taken>>, Clocks)>, Sender<()>),
     /// Check that the worker IDs still belong to this daemon.
     Check(Clocks),
 }
 
 /// The result of a job.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     /// The outcome of a raise.
     Raised(Outcome),
     /// The keeper's request for a range, and the range that was taken for it.
@@ -75,8 +85,6 @@ pub(crate) struct Noticed {
 /// The daemon's membership in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// How far ceilings at the coordinator are ahead of the wall clock.
-    pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
     /// The file with the certificate that the daemon shows to the coordinator. `None`: the daemon
@@ -125,14 +133,13 @@ fn ends_unix_s(path: &Path) -> Option<i64> {
 }
 
 /// The handle of the fleet thread. The thread ends when the handle is dropped.
-pub(super) type Fleet = JobThread<Job, Done>;
+pub(crate) type Fleet = JobThread<Job, Done>;
 
 /// Starts the thread.
 ///
 /// # Errors
 /// The system has no thread left.
-pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
-    in_fleet.member.hurry();
+pub(crate) fn start(in_fleet: InFleet) -> io::Result<Fleet> {
     let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
     JobThread::start("fleet", JOBS_MAX, work, run)
 }
@@ -146,7 +153,7 @@ impl Fleet {
     /// After a failed Confirm, the stop must not release the worker IDs. After a failed Release, it
     /// is unknown whether the coordinator released them. If it did, other daemons can take them at
     /// once. If not, only after the clock has passed the bounds.
-    pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
+    pub(crate) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
@@ -169,9 +176,33 @@ fn lost(loss: &FleetError) -> Done {
     Done::Lost(TakenOver(format!("the fleet: {loss}")))
 }
 
-fn run(work: &mut Work, job: Job) -> Done {
+fn run(work: &mut Work, job: Job) -> Option<Done> {
     let member = &mut work.in_fleet.member;
-    match job {
+    // Sending a reply fails if the control thread has ended.
+    let done = match job {
+        Job::Join(joining, reply) => {
+            let joined = joining.join(member);
+            let loss = joined.loss.clone();
+            let _ = reply.send(joined);
+            return loss.as_ref().map(lost);
+        }
+        Job::CheckTaken(clocks, reply) => {
+            let _ = reply.send(member.check_taken(clocks));
+            return None;
+        }
+        Job::GiveUp(sources, taken, reply) => {
+            if let Some((taken, clocks)) = taken {
+                member.hurry();
+                // If the coordinator does not answer, other daemons can take the worker IDs once
+                // the clock has passed the worker IDs' bounds, as after a kill.
+                if let Err(reason) = member.give_back(&taken, clocks) {
+                    tracing::warn!("the coordinator did not confirm the release of the worker IDs: {reason}");
+                }
+            }
+            member.give_up(&sources);
+            let _ = reply.send(());
+            return None;
+        }
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
             Ok(range) => Done::Ranged(wanted, Ok(range)),
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
@@ -180,6 +211,8 @@ fn run(work: &mut Work, job: Job) -> Done {
         Job::Confirm(clocks) => Done::Finished(member.confirm(clocks).map_err(FleetError::reason)),
         Job::Release(bounds, clocks) => Done::Finished(member.release(&bounds, clocks)),
         Job::Check(clocks) => {
+            // A daemon that serves must soon notice a loss.
+            member.hurry();
             let checked = member.check(clocks);
             match checked {
                 Ok(()) => {
@@ -194,10 +227,11 @@ fn run(work: &mut Work, job: Job) -> Done {
         }
         Job::Raise { writer, number, bounds, generation, clocks } => {
             let raised = member.raise(&bounds, generation, clocks);
-            if let Some(loss) = raised.as_ref().err().filter(|error| error.is_loss()) {
-                return lost(loss);
+            match raised.as_ref().err().filter(|error| error.is_loss()) {
+                Some(loss) => lost(loss),
+                None => Done::Raised(Outcome { writer, number, result: raised.map_err(FleetError::reason) }),
             }
-            Done::Raised(Outcome { writer, number, result: raised.map_err(FleetError::reason) })
         }
-    }
+    };
+    Some(done)
 }

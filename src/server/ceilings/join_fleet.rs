@@ -2,14 +2,17 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
-use crate::ceiling::{Cause, Mark, beyond, latest_grant, lock_workers, new_identity};
+use crate::ceiling::{Cause, Mark, WorkerLocks, beyond, latest_grant, lock_workers, new_identity};
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Tried, Want};
+use crate::fleet::{
+    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, NumberRange, Pool, Taken, Want,
+};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -22,148 +25,172 @@ const AFTER_A_JUMP: &str = "since this state was last written, the wall clock wa
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
 
-/// The facts that a start finds on its machine: the state, a reading of the clocks, and the
-/// kernel's log.
-#[derive(Clone, Copy)]
-pub(crate) struct Here<'a> {
-    pub(crate) found: &'a Found,
+/// Opens the fleet's coordinator for a daemon with this state. Nothing is asked yet.
+///
+/// # Errors
+/// The system has no reactor left.
+pub(crate) fn open(
+    settings: &Settings,
+    access: Access,
+    found: &Found,
+    kernel_log: &KernelLog,
+) -> Result<InFleet, StartError> {
+    let life = found.boot().map(|boot| kernel_log.life_of(boot));
+    let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
+    let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
+    let notes = match found.path() {
+        Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
+        // A daemon without a state continues with the worker IDs that an earlier try took.
+        None => Notes::default(),
+    };
+    let holder = holder(&Machine::here(), &settings.listen);
+    let certificate = access.certificate.clone();
+    let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
+    let names = Names { fleet: &settings.fleet.name, state: &found.owner.state, holder: &holder };
+    let member = Member::new(coordinator, names, settings.fleet_limits(), notes, new_identity);
+    Ok(InFleet { member, pools: pools(settings), certificate })
+}
+
+/// What sources that start ask of the coordinator.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) settings: Arc<Settings>,
+    /// The indices of the sources: those with a layout, and shared counters.
+    pub(crate) sources: Vec<usize>,
+    /// The worker IDs of the sources that run.
+    pub(crate) in_use: Vec<WorkerSet>,
+    pub(crate) found: Arc<Found>,
+    /// The reading of the clocks at which the start began.
     pub(crate) reading: Reading,
-    pub(crate) kernel_log: &'a KernelLog,
 }
 
-impl Here<'_> {
-    fn clocks(&self, settings: &Settings) -> Clocks {
-        Clocks::at(self.found.believed(settings.clock.step_rule(), self.reading), self.reading)
-    }
-}
-
-/// The outcome of a start's requests to the coordinator.
+/// The coordinator's answers to sources that start.
+#[derive(Debug, Default)]
 pub(crate) struct Joined {
-    pub(crate) in_fleet: InFleet,
-    /// The coordinator's answers to this start.
     pub(crate) answers: FromFleet,
-    /// True if the coordinator did not answer, and a source continues without an answer.
-    is_silent: bool,
-    /// Lines for the operator, which are logged once the daemon has started.
+    /// The locks of the worker IDs that were taken, with the index of their source.
+    pub(crate) locks: Vec<(usize, WorkerLocks)>,
+    /// The sources that may not start yet, each with the reason.
+    pub(crate) refused: Vec<(usize, StartError)>,
+    /// The reason why the coordinator did not answer. Then a source goes on only without asking.
+    silence: Option<String>,
+    /// The loss that the pause has found, if other sources run: then the daemon must end.
+    pub(crate) loss: Option<FleetError>,
+    /// Lines for the operator, which are logged once the sources have started.
     pub(crate) notes: Vec<Note>,
 }
 
-impl Joined {
-    /// Takes the worker IDs of all sources, and sets them in `settings`. Continues with the worker
-    /// IDs that earlier tries of this process took. If this try cannot take them all, `tried`
-    /// remembers those that it took.
-    ///
-    /// # Errors
-    /// Another daemon holds a configured worker ID, or too few are free. Or the coordinator does
-    /// not answer, and nothing shows that the stored state may continue with its worker IDs. Or a
-    /// shared counter cannot be used.
-    pub(crate) fn join(
-        settings: &mut Settings,
-        access: Access,
-        here: Here<'_>,
-        tried: &mut Tried,
-    ) -> Result<Joined, StartError> {
-        let found = here.found;
-        let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
-        let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
-        let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
-        let notes = match found.path() {
-            Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
-            // A daemon without a state continues with the worker IDs that an earlier try took.
-            None => tried.notes(),
-        };
-        let holder = holder(&Machine::here(), &settings.listen);
-        let certificate = access.certificate.clone();
-        let pools = pools(settings);
-        let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
-        let state = &found.owner.state;
-        let holder = holder.as_str();
-        let names = Names { fleet: &settings.fleet.name, state, holder };
-        let horizon = settings.fleet.horizon;
-        let limits = settings.fleet_limits();
-        let member =
-            Member::new(coordinator, names, limits, notes, new_identity).after(std::mem::take(tried));
-        let answers = FromFleet { horizon, ..FromFleet::default() };
-        let in_fleet = InFleet { member, horizon, pools, certificate };
-        let mut joined = Joined { in_fleet, answers, is_silent: false, notes: Vec::new() };
-        let taken = match joined.take_all(settings, here) {
-            Ok(taken) => taken,
-            Err(error) => {
-                *tried = joined.in_fleet.member.into_tried();
-                return Err(error);
+type FleetMember = Member<Box<dyn Coordinator>>;
+
+impl Joining {
+    /// Takes the worker IDs of each source, and a first range for each shared counter. A source is
+    /// refused if another daemon holds its worker ID, if too few are free, or if the coordinator
+    /// does not answer and nothing shows that the stored state may continue with its worker IDs.
+    pub(super) fn join(&self, member: &mut FleetMember) -> Joined {
+        let clocks = self.clocks();
+        let mut joined = Joined::default();
+        joined.answers.taken = vec![None; self.settings.sources.len()];
+        // Sources with configured worker IDs come first, so that no configured worker ID is picked
+        // for another source.
+        let mut sources = self.sources.clone();
+        sources.retain(|&index| !self.settings.sources[index].kind.takes_ranges());
+        sources.sort_by_key(|&index| self.settings.sources[index].is_assigned());
+        for index in sources {
+            match self.take(member, index, &mut joined) {
+                Ok((taken, locks)) => {
+                    joined.answers.taken[index] = Some(taken);
+                    joined.locks.push((index, locks));
+                }
+                Err(error) => joined.refused.push((index, error)),
             }
-        };
-        for (source, taken) in settings.sources.iter_mut().zip(&taken) {
-            let Some(taken) = taken else { continue };
-            if source.is_assigned() {
+        }
+        if let Err(error) = member.settle(&mut joined.answers.taken, clocks) {
+            joined.loss = Some(&error).filter(|error| error.is_loss() && !self.in_use.is_empty()).cloned();
+            let error = StartError::from(error);
+            joined.refused.extend(joined.locks.drain(..).map(|(index, _)| (index, error.clone())));
+            joined.answers.taken.fill(None);
+        }
+        for (index, taken) in joined.answers.taken.iter().enumerate() {
+            let source = &self.settings.sources[index];
+            if let Some(taken) = taken.as_ref().filter(|_| source.is_assigned()) {
                 let name = &source.name;
                 let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
-            source.worker_ids.assign(taken.worker_ids.clone());
         }
-        joined.answers.taken = taken;
-        if let Err(error) = joined.take_ranges(settings, found) {
-            // A daemon without a state would take other worker IDs at each start.
-            joined.give_back(here.clocks(settings));
-            return Err(error);
+        self.take_ranges(member, &mut joined);
+        joined.answers.held = self.held_records(member, &joined).unwrap_or_default();
+        let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
+        if !refused.is_empty() {
+            member.give_up(&refused);
         }
-        joined.answers.held = joined.held_records(settings, found).unwrap_or_default();
-        Ok(joined)
+        joined
     }
 
-    /// Gives back the worker IDs that the start took, because it does not continue.
-    pub(crate) fn give_back(mut self, clocks: Clocks) {
-        self.in_fleet.member.hurry();
-        // If the coordinator does not answer, other daemons can take the worker IDs once the clock
-        // has passed the worker IDs' bounds, as after a kill.
-        let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
+    fn clocks(&self) -> Clocks {
+        let believed = self.found.believed(self.settings.clock.step_rule(), self.reading);
+        Clocks::at(believed, self.reading)
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the
-    /// counter's source starts without a range, and requests to it wait.
-    ///
-    /// # Errors
-    /// A counter's value at the coordinator is missing, unreadable or older than the state's value.
-    /// Or the source's maximum is too low, or the coordinator refuses this daemon.
-    fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
-        for (index, source) in settings.shared_counters() {
-            let numbering = source.numbering().map_err(StartError::WrongSetting)?;
-            let floor = counter_floor(&found.records, &numbering);
-            self.in_fleet.member.add_counter(index, &source.name, &numbering, floor);
-            match self.in_fleet.member.take_range(index, FIRST_RANGE, 0) {
-                Ok(range) => {
-                    // A counter that has reached its maximum does not prevent the start, because
-                    // the daemon can serve its other sources.
-                    refuse_low_maximum(&source.name, source.maximum, range.from)?;
-                    self.answers.ranges.push((index, range));
-                }
-                Err(FleetError::NoAnswer(answer)) if !answer.is_lasting => {
-                    self.notes.push(Note::Warning(format!(
-                        "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
-                        source.name
-                    )))
-                }
-                Err(FleetError::Unreadable(reason)) => return Err(StartError::MayPass(reason)),
-                Err(error) => return Err(StartError::WrongSetting(error.reason())),
+    /// counter's source starts without a range, and requests to it wait. A source is refused if its
+    /// counter's value at the coordinator is missing, unreadable or older than the state's value,
+    /// if its maximum is too low, or if the coordinator refuses this daemon.
+    fn take_ranges(&self, member: &mut FleetMember, joined: &mut Joined) {
+        for &index in &self.sources {
+            let source = &self.settings.sources[index];
+            if !source.kind.takes_ranges() {
+                continue;
+            }
+            match self.take_range(member, index, source) {
+                Ok(range) => joined.answers.ranges.push((index, range)),
+                Err(StartError::CoordinatorSilent(answer)) => joined.notes.push(Note::Warning(format!(
+                    "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
+                    source.name
+                ))),
+                Err(error) => joined.refused.push((index, error)),
             }
         }
-        Ok(())
+    }
+
+    fn take_range(
+        &self,
+        member: &mut FleetMember,
+        index: usize,
+        source: &SourceSettings,
+    ) -> Result<NumberRange, StartError> {
+        let numbering = source.numbering().map_err(StartError::WrongSetting)?;
+        let floor = counter_floor(&self.found.records, &numbering);
+        member.add_counter(index, &source.name, &numbering, floor);
+        match member.take_range(index, FIRST_RANGE, 0) {
+            Ok(range) => {
+                // A counter that has reached its maximum does not prevent the start, because the
+                // daemon can serve its other sources.
+                refuse_low_maximum(&source.name, source.maximum, range.from)?;
+                Ok(range)
+            }
+            Err(FleetError::NoAnswer(answer)) if !answer.is_lasting => {
+                Err(StartError::CoordinatorSilent(answer.to_string()))
+            }
+            Err(FleetError::Unreadable(reason)) => Err(StartError::MayPass(reason)),
+            Err(error) => Err(StartError::WrongSetting(error.reason())),
+        }
     }
 
     /// Returns the keys of earlier records that the state may drop. They are records of worker IDs
     /// that the coordinator assigned and whose bounds the coordinator has. Returns `None` if the
     /// coordinator did not answer. The next start then asks again.
-    fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
-        if self.is_silent {
+    fn held_records(&self, member: &mut FleetMember, joined: &Joined) -> Option<Vec<String>> {
+        if joined.silence.is_some() {
             return None;
         }
         let mut held = Vec::new();
-        for (index, source) in settings.assigned() {
-            let numbering = source.numbering().ok()?;
-            for record in found.assigned_before(&source.name, &numbering) {
+        for (index, source) in self.settings.assigned() {
+            let Some(taken) = joined.answers.taken(index) else { continue };
+            let numbering = source.numbering_with(&taken.worker_ids).ok()?;
+            for record in self.found.assigned_before(&source.name, &numbering) {
                 let numbers = record.numbering.numbers_in_space();
-                if self.in_fleet.member.holds(index, &numbers, record.id_bound).ok()? {
+                if member.holds(index, &numbers, record.id_bound).ok()? {
                     held.push(record.key());
                 }
             }
@@ -171,36 +198,23 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the worker IDs of all sources. Sources with configured worker IDs come first, so that
-    /// no configured worker ID is picked for another source.
-    fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
-        let clocks = here.clocks(settings);
-        let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
-        // Ticket counters are left out, because they have no worker ID.
-        let sources = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
-        let mut sources: Vec<(usize, &SourceSettings)> = sources.collect();
-        sources.sort_by_key(|(_, source)| source.is_assigned());
-        for (index, _) in sources {
-            let want = want(settings, index, clocks);
-            taken[index] = Some(self.take(settings, want, &taken, here.found)?);
-        }
-        self.in_fleet.member.settle(&mut taken, clocks)?;
-        Ok(taken)
-    }
-
     fn take(
-        &mut self,
-        settings: &Settings,
-        want: Want<'_>,
-        taken: &[Option<Taken>],
-        found: &Found,
-    ) -> Result<Taken, StartError> {
+        &self,
+        member: &mut FleetMember,
+        index: usize,
+        joined: &mut Joined,
+    ) -> Result<(Taken, WorkerLocks), StartError> {
+        let settings = &*self.settings;
+        let found = &*self.found;
+        let want = want(settings, index, self.clocks());
         let source = &settings.sources[want.index];
         let given = &source.worker_ids;
+        let taken = &joined.answers.taken;
         let allowed = |id| {
             // A worker ID that another source has is in use, even if the two sources have different
             // layouts.
-            let is_used = taken.iter().flatten().any(|other| other.worker_ids.contains(id));
+            let is_used = taken.iter().flatten().any(|other| other.worker_ids.contains(id))
+                || self.in_use.iter().any(|worker_ids| worker_ids.contains(id));
             if is_used || given.are_given && !given.set.contains(id) {
                 return false;
             }
@@ -209,24 +223,37 @@ impl Joined {
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
         let own = source.own_workers().cloned().or_else(|| {
-            let had =
-                self.in_fleet.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
+            let had = member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
             had.filter(|own| own.len() == source.picks() && own.iter().all(allowed))
         });
-        let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
-        let want = Want { proof, ..want };
-        if let Some(resumed) = own.as_ref().and_then(|own| self.in_fleet.member.resume_at_once(want, own)) {
-            return Ok(resumed);
-        }
-        let asked = match source.own_workers() {
-            Some(own) => self.in_fleet.member.take(want, own).map_err(StartError::from),
-            None => self.in_fleet.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
-                let rule = rule_of(source, numbering);
-                is_free_here(numbering, &settings.lock_dir, latest_grant(&rule, want.clocks.wall))
-            }),
+        let (proof, mut locks) = match &own {
+            Some(own) => proof(settings, source, own, found)?,
+            None => (Proof::None, None),
         };
-        let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
-        self.resume_unseen(want, own.as_ref(), reason)
+        let want = Want { proof, ..want };
+        let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own)).map(Ok);
+        let asked = resumed.unwrap_or_else(|| match (&joined.silence, source.own_workers()) {
+            (Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
+            (None, Some(own)) => member.take(want, own).map_err(StartError::from),
+            (None, None) => member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
+                let latest = latest_grant(&rule_of(source, numbering), want.clocks.wall);
+                let is_own = numbering.snowflake().map(|(_, worker_ids)| worker_ids) == own.as_ref();
+                // Other locks are released before these are taken.
+                let own_locks = locks.take().filter(|_| is_own);
+                locks = lock_if_free(numbering, &settings.lock_dir, latest, own_locks)?;
+                Ok::<bool, StartError>(locks.is_some())
+            }),
+        });
+        let taken = match asked {
+            Err(StartError::CoordinatorSilent(reason)) => {
+                self.resume_unseen(member, want, own.as_ref(), reason, joined)?
+            }
+            asked => asked?,
+        };
+        // A source whose own worker IDs another daemon of this machine has locked has picked others.
+        let locks =
+            locks.ok_or_else(|| StartError::WorkerIdHeld(format!("source {:?}: not locked", source.name)))?;
+        Ok((taken, locks))
     }
 
     /// Continues with the worker IDs that the state had, because the coordinator does not answer.
@@ -235,18 +262,19 @@ impl Joined {
     /// Nothing shows that the worker IDs still belong to this state. Or the clocks have jumped, so
     /// the machine may have been restored from a snapshot, and another copy of it may run.
     fn resume_unseen(
-        &mut self,
+        &self,
+        member: &mut FleetMember,
         want: Want<'_>,
         own: Option<&WorkerSet>,
         reason: String,
+        joined: &mut Joined,
     ) -> Result<Taken, StartError> {
-        let reason =
-            if self.in_fleet.member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
-        let Some(taken) = own.and_then(|own| self.in_fleet.member.resume_unseen(want, own)) else {
+        joined.silence.get_or_insert_with(|| reason.clone());
+        let reason = if member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
+        let Some(taken) = own.and_then(|own| member.resume_unseen(want, own)) else {
             return Err(StartError::CoordinatorSilent(reason));
         };
-        self.is_silent = true;
-        self.notes.push(Note::Warning(format!(
+        joined.notes.push(Note::Warning(format!(
             "source {:?} continues with {} without its coordinator: {reason}",
             want.source,
             taken.worker_ids.in_words()
@@ -298,22 +326,21 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     Want { index, source: &source.name, layout: &source.layout, clocks, proof: Proof::None }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. There is no proof if the
-/// coordinator assigned the worker IDs and another daemon of this machine has locked them.
+/// Locks these worker IDs, and returns the proof that the state may continue with them. There is no
+/// proof and no lock if the coordinator assigned the worker IDs and another daemon of this machine
+/// has locked them.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,
     worker_ids: &WorkerSet,
     found: &Found,
-) -> Result<Proof, StartError> {
-    let numbering = Numbering::new(source.layout.clone(), worker_ids.clone());
+) -> Result<(Proof, Option<WorkerLocks>), StartError> {
+    let numbering = source.numbering_with(worker_ids);
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
-        // The locks are released here, and the start locks the worker IDs again later. If a daemon
-        // outside the fleet locks them in the meantime, the start fails.
-        Ok(locks) => Ok(found.proof(&numbering, &locks)?),
-        Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
+        Ok(locks) => Ok((found.proof(&numbering, &locks)?, Some(locks))),
+        Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok((Proof::None, None)),
         Err(error) => Err(error.into()),
     }
 }
@@ -324,19 +351,25 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     one.is_ok_and(|one| one.shares_ids_with(numbering))
 }
 
-/// Returns whether this machine allows a start with these worker IDs. There are three conditions:
-/// no other daemon has locked them; none of them was moved away; and no mark is later than the
-/// latest grant that is possible by this clock.
-fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> Result<bool, StartError> {
-    match lock_workers(lock_dir, numbering) {
-        Ok(locks) => {
-            let marks = locks.marks()?;
-            let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
-            Ok(!is_beyond && !marks.iter().any(Mark::is_released))
-        }
-        Err(error) if error.cause() == Cause::WorkerIdHeld => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+/// Locks worker IDs that the coordinator may assign, if this machine allows a start with them:
+/// no other daemon has locked them, none of them was moved away, and no mark is later than the
+/// latest grant that is possible by this clock. `locks` has the locks of the worker IDs that the
+/// source had, if these are asked for.
+fn lock_if_free(
+    numbering: &Numbering,
+    lock_dir: &Path,
+    latest: UnixMicros,
+    locks: Option<WorkerLocks>,
+) -> Result<Option<WorkerLocks>, StartError> {
+    let locks = match locks.map_or_else(|| lock_workers(lock_dir, numbering), Ok) {
+        Ok(locks) => locks,
+        Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let marks = locks.marks()?;
+    let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
+    let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
+    Ok(is_free.then_some(locks))
 }
 
 #[cfg(test)]

@@ -1,49 +1,76 @@
 //! The keeper thread drives the [`Keeper`]: it polls the keeper about once a second, and also
 //! when a request meets a ceiling or another thread has done a job. Until the stop, the keeper
 //! thread never waits for storage or the coordinator.
+//!
+//! It runs before any source has a grant. The control thread takes worker IDs, makes first ceilings
+//! durable, and hands each source over as a [`Change`].
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fleet_thread::{self, Fleet, InFleet};
+use super::fleet_thread::{self, Fleet};
 use super::job_thread::JobThread;
-use super::start_sources::Durable;
+use super::start_sources::Starting;
 use super::storage_thread::{self, Done, Storage, Trim};
 use crate::ceiling::{StateError, TakenOver, WorkerLocks};
-use crate::clock::{self, BootMicros, Observed, Reading, Wall};
+use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD};
-use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Reach, Write};
+use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
-use crate::server::shared::start_error::StartError;
-use crate::source::Source;
-use snowbank_id::layout::Position;
-
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
+
+/// A change that the control thread hands to the keeper thread.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The state and the coordinator are open. `None`: the daemon keeps no state, or belongs to no
+    /// fleet.
+    Opened(Option<Storage>, Option<Fleet>),
+    /// The clock begins again with what the state remembers. Comes before the first grant. The
+    /// sender reports that it is done.
+    Clock(Remembered, Reading, Sender<()>),
+    /// Sources start, whose first ceilings are durable. The sender reports that it is done.
+    Granted(Granted, Sender<()>),
+}
+
+/// Sources that start together.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) sources: Vec<Starting>,
+    /// The reading of the clocks with which their start began.
+    pub(crate) began: Reading,
+    /// How often the machine had been restored then.
+    pub(crate) restores: u64,
+}
 
 /// The ceilings of a daemon: the keeper that decides when ceilings rise, the threads that write
 /// ceilings, and the locks of the worker IDs.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
+    changes: Receiver<Change>,
     /// The machine's locks of the worker IDs, by source. By default the lock files are in memory
     /// (/run), so checking them does not block.
-    locks: Vec<WorkerLocks>,
+    locks: BTreeMap<usize, WorkerLocks>,
     /// Limits the log lines about marks that could not be written.
     unmarked: RateLimited,
-    /// `None`: the daemon keeps no state, and every write counts as durable at once.
+    /// `None`: the daemon keeps no state, and every write counts as durable at once. Or the state
+    /// is not open yet.
     storage: Option<Storage>,
-    /// `None`: the daemon belongs to no fleet.
+    /// `None`: the daemon belongs to no fleet, or the coordinator's client is not open yet.
     fleet: Option<Fleet>,
-    /// The time at which a check was last sent to the fleet thread. `None`: no check was sent yet.
-    /// The first check is sent before any raise.
+    /// True once a source that has worker IDs or numbers of the fleet has started.
+    is_in_fleet: bool,
+    /// The time at which a check was last sent to the fleet thread. `None`: no check was sent since
+    /// the last source started. The first check is sent before any raise.
     fleet_checked_at: Option<BootMicros>,
     /// True while the fleet thread has not done the last check that was sent to it.
     fleet_is_checking: bool,
@@ -52,69 +79,74 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Grants the first ceilings, which are already durable, and starts the threads that write
-    /// later ceilings.
-    ///
-    /// # Errors
-    /// The system has no thread left.
-    pub(crate) fn grant(
-        durable: Durable,
-        fleet: Option<InFleet>,
-        wall: &Arc<Wall>,
-        started: Reading,
-    ) -> Result<Ceilings, StartError> {
-        let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
-        let mut unmarked = RateLimited::default();
-        for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // The mark gets the state's durable ceiling, even if the coordinator allows less. An
-            // older copy of the state is then recognized, because its ceiling is below the mark.
-            record_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
-            managed.grant(durable);
-        }
-        for (index, range) in ranges {
-            keeper::add_range(sources[index].source(), range, 0);
-        }
-        let mut writers = vec![Reach::Local];
-        writers.extend(fleet.as_ref().map(|fleet| Reach::Fleet(fleet.horizon)));
-        let fleet = fleet.map(fleet_thread::start).transpose();
-        let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
-        let storage =
-            store.map(storage_thread::start).transpose().map_err(|error| StartError::no_thread(&error))?;
-        let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
-        Ok(Ceilings {
+    /// Returns the ceilings of sources that have no grant yet.
+    pub(crate) fn new(keeper: Keeper, changes: Receiver<Change>) -> Ceilings {
+        Ceilings {
             keeper,
-            locks,
-            unmarked,
-            storage,
-            fleet,
+            changes,
+            locks: BTreeMap::new(),
+            unmarked: RateLimited::default(),
+            storage: None,
+            fleet: None,
+            is_in_fleet: false,
             fleet_checked_at: None,
             fleet_is_checking: false,
-            stored_at: started.boot,
-        })
+            stored_at: clock::os::boot(),
+        }
     }
 
-    /// Passes on the result of a later step of a start, together with the ceilings. If the step
-    /// failed, trims the ceilings, because no ID was handed out. If the trim fails too, the next
-    /// start begins above the ceilings.
-    pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
-        match step {
-            Ok(done) => Ok((done, self)),
-            Err(error) => {
-                let _ = self.seal_and_trim();
-                Err(error)
+    /// Applies the changes that the control thread has handed over.
+    fn apply_changes(&mut self, common: &Common) {
+        while let Ok(change) = self.changes.try_recv() {
+            match change {
+                Change::Opened(storage, fleet) => {
+                    storage.iter().for_each(JobThread::wake_this_thread);
+                    fleet.iter().for_each(JobThread::wake_this_thread);
+                    (self.storage, self.fleet) = (storage, fleet);
+                }
+                Change::Clock(remembered, reading, done) => {
+                    self.keeper.begin(remembered, reading);
+                    // Sending fails if the control thread has ended.
+                    let _ = done.send(());
+                }
+                Change::Granted(granted, done) => {
+                    self.grant(granted, clock::os::read(), common.restores.load(Ordering::Acquire));
+                    let _ = done.send(());
+                }
             }
         }
     }
 
-    /// Returns the sources, by their index.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
-        self.keeper.sources()
-    }
-
-    /// Returns the ceiling that each source has at the coordinator. Without a fleet, the list is
-    /// empty.
-    pub(crate) fn fleet_ceilings(&self) -> Vec<Position> {
-        self.keeper.fleet_ceilings()
+    /// Grants first ceilings, which are already durable. The machine was restored `restored` times
+    /// by now.
+    fn grant(&mut self, Granted { sources, began, restores }: Granted, reading: Reading, restored: u64) {
+        let has_jumped = clock::has_jumped(began.offset_us(), reading.offset_us());
+        for Starting { index, mut managed, locks, first_ceiling, range } in sources {
+            let source = managed.source();
+            // Since the start of these sources began, the machine may have been restored from a
+            // snapshot. Then another copy of it may have the same grants, so only ceilings that are
+            // written from now on count.
+            if has_jumped {
+                source.grant().revoke();
+            }
+            if self.keeper.lost().is_some() {
+                source.grant().lose();
+            }
+            if restored != restores {
+                source.record_restored();
+            }
+            // The mark gets the state's durable ceiling, even if the coordinator allows less. An
+            // older copy of the state is then recognized, because its ceiling is below the mark.
+            record_granted(&locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
+            managed.grant(first_ceiling);
+            if let Some(range) = range {
+                keeper::add_range(managed.source(), range, 0);
+            }
+            self.is_in_fleet |= managed.is_in_fleet();
+            self.locks.insert(index, locks);
+            self.keeper.put(index, managed);
+        }
+        self.fleet_checked_at = None;
     }
 
     /// Runs the keeper until `stopping` is set. Then seals the sources and trims their ceilings.
@@ -124,10 +156,9 @@ impl Ceilings {
     pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StateError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
-        self.storage.iter().for_each(JobThread::wake_this_thread);
-        self.fleet.iter().for_each(JobThread::wake_this_thread);
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
+            self.apply_changes(common);
             let reading = clock::os::read();
             let polled = self.poll(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
@@ -144,6 +175,8 @@ impl Ceilings {
             // poll could come too late to raise a ceiling.
             thread::park_timeout(polled.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
+        // The control thread has ended, so these changes are the last.
+        self.apply_changes(common);
         self.seal_and_trim()
     }
 
@@ -166,8 +199,8 @@ impl Ceilings {
         let mut polled = self.keeper.poll(reading);
         for index in self.keeper.restored() {
             // This comes before the write to the state, which may hang.
-            let marked = self.locks[index].mark_unknown();
-            marked.unwrap_or_else(|error| {
+            let Some(locks) = self.locks.get_mut(&index) else { continue };
+            locks.mark_unknown().unwrap_or_else(|error| {
                 tracing::warn!("{error}; do not restart before `snowbank ticket set`")
             });
         }
@@ -192,7 +225,7 @@ impl Ceilings {
 
     /// Sends a check to the fleet thread if it is due.
     fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
-        if let Some(fleet) = &mut self.fleet
+        if let Some(fleet) = self.fleet.as_mut().filter(|_| self.is_in_fleet)
             && !self.fleet_is_checking
             && self.keeper.lost().is_none()
         {
@@ -263,14 +296,16 @@ impl Ceilings {
     fn apply_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
         let written = self.keeper.written(outcome, now, |index, id_bound| {
-            record_granted(&self.locks[index], id_bound, &mut self.unmarked);
+            if let Some(locks) = self.locks.get(&index) {
+                record_granted(locks, id_bound, &mut self.unmarked);
+            }
         });
         written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
 
     /// Checks that this process still has the locks of all worker IDs.
     fn still_ours(&self) -> Result<(), TakenOver> {
-        self.locks.iter().try_for_each(WorkerLocks::still_ours)
+        self.locks.values().try_for_each(WorkerLocks::still_ours)
     }
 
     /// Seals all sources, so that nothing more is claimed, and lowers the ceilings to the cursors.
@@ -281,7 +316,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// The marks or the ceilings could not be lowered, so the next start begins above the ceilings.
-    pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
+    fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last check.
@@ -290,12 +325,13 @@ impl Ceilings {
         // The marks are lowered before the state's bounds, because a mark must never be above the
         // state's bound.
         let has_worker_ids: Vec<bool> =
-            self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
+            self.keeper.sources().map(|source| source.numbering().snowflake().is_some()).collect();
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(|left| {
+            let Some(locks) = self.locks.get(&left.source) else { return Ok(()) };
             if returning.is_some() && has_worker_ids[left.source] {
-                self.locks[left.source].mark_returned(left.id_bound)
+                locks.mark_returned(left.id_bound)
             } else {
-                self.locks[left.source].mark_granted(left.id_bound)
+                locks.mark_granted(left.id_bound)
             }
         });
         let bounds =
@@ -303,7 +339,9 @@ impl Ceilings {
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
         let restored = self.keeper.restored();
         let trim = Trim { sources, wall_minus_boot_us, restored };
-        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
+        // A start that was refused changes nothing.
+        let has_begun = !trim.sources.is_empty();
+        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok() && has_begun);
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
@@ -368,5 +406,58 @@ fn log(polled: &Polled) {
         tracing::info!(
             "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::{Arc, mpsc};
+
+    use super::super::start_sources::awaiting;
+    use super::*;
+    use crate::clock::{BootMicros, StepRule, Wall};
+    use crate::config::{self, Overrides};
+    use crate::keeper::{ManagedSource, Reach};
+    use crate::source::Source;
+    use snowbank_id::layout::{Position, UnixMicros};
+
+    const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
+
+    /// Grants a source whose start began at [`BEGAN`], with the machine never restored. Returns the
+    /// ceiling that the source then has.
+    fn granted(reading: Reading, restored: u64) -> Position {
+        let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+        let wall = Arc::new(Wall::new(rule, BEGAN, Remembered::Nothing));
+        let now = wall.believe(BEGAN);
+        let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, now.wall).unwrap();
+        let awaited = awaiting(&settings.sources[0], Duration::ZERO, now).unwrap();
+        let numbering = awaited.source().numbering().clone();
+        let start = numbering.first_of(numbering.tick_at(now.wall));
+        let grant = crate::ceiling::Grant::new(Position(0));
+        let rules = *awaited.source().rules();
+        let source = Arc::new(Source::new(String::from("orders"), numbering, rules, grant, start, now));
+        let ceiling_rule = crate::ceiling::CeilingRule {
+            horizon: Duration::from_secs(3),
+            max_ahead: Duration::from_secs(10),
+            tick: Duration::from_millis(1),
+        };
+        let managed = ManagedSource::new(Arc::clone(&source), ceiling_rule, start, now);
+        let first_ceiling = managed.first_ceiling(now);
+        let keeper = Keeper::new(vec![awaited], &[Reach::Local], wall, BEGAN);
+        let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
+        let locks = WorkerLocks::none();
+        let sources = vec![Starting { index: 0, managed, locks, first_ceiling, range: None }];
+        ceilings.grant(Granted { sources, began: BEGAN, restores: 0 }, reading, restored);
+        source.grant().ceiling()
+    }
+
+    #[test]
+    fn a_restore_during_a_start_takes_the_first_grant_away() {
+        let later = Reading { wall: UnixMicros(BEGAN.wall.0 + 1), boot: BootMicros(BEGAN.boot.0 + 1) };
+        assert!(granted(later, 0) > Position(0), "nothing has happened since the start began");
+        assert_eq!(granted(later, 1), Position(0), "the kernel has reported a restore");
+        let jumped = Reading { boot: BootMicros(BEGAN.boot.0 + 10_000_000), ..later };
+        assert_eq!(granted(jumped, 0), Position(0), "the clocks have jumped");
     }
 }

@@ -35,9 +35,6 @@ pub(crate) struct LastSeen {
     pub(crate) fleet_raises: u64,
     /// The facts that the fleet thread has noticed for the operator.
     pub(crate) noticed: Noticed,
-    /// The reason why the daemon waits for a worker ID of its fleet. `None`: the daemon does not
-    /// wait.
-    pub(crate) waits_for: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
     /// The boot clock when wall − boot was last compared, and the value of wall − boot then.

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::start_sources::{Durable, Found, FromFleet, Locked};
+use super::start_sources::{Begun, Found, FromFleet, Locked, Starting};
 use super::storage_thread::write_ceilings;
 use crate::ceiling::store::DiskStore;
-use crate::ceiling::{StateError, WorkerLocks, lock_workers_at_once};
+use crate::ceiling::{HostIdentity, StateError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Outcome, Polled, Reach, Write};
@@ -48,26 +49,34 @@ impl Ceilings {
         rule: StepRule,
         reading: Reading,
     ) -> Result<Self, StartError> {
-        let mut found = Found::open(directory, adopt)?;
-        found.here.boot = Some(boot.to_owned());
+        let here = HostIdentity { boot: Some(boot.to_owned()), ..HostIdentity::here() };
+        let (found, mut store) = Found::open(directory, adopt, here, None)?;
         let mut configured = Vec::new();
-        for settings in settings {
+        for (index, settings) in settings.iter().enumerate() {
             let numbering = settings.numbering().expect("the settings are checked");
             let locks = lock_workers_at_once(lock_dir, &numbering)?;
-            configured.push(Locked { settings, numbering, locks });
+            configured.push(Locked { index, settings, numbering, locks });
         }
         let numberings = configured.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
         let now = wall.believe(reading);
-        let (durable, _) = found.grant(configured, &FromFleet::default(), &wall, now)?;
-        let Durable { mut sources, locks, first_ceilings, store, ranges: _ } = durable;
-        for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
-            let id_bound = managed.source().numbering().id_bound(ceiling);
-            locks[index].mark_granted(id_bound).expect("the lock is ours");
-            managed.grant(ceiling);
+        let no_fleet = FromFleet::default();
+        let begun = found.begin(configured, &[], &no_fleet, Duration::ZERO, &wall, now)?;
+        let Begun { sources: starting, beginning, notes: _ } = begun;
+        if let Some(store) = &mut store {
+            store.begin(beginning, wall.carried_us())?;
+        }
+        let mut sources = Vec::new();
+        let mut all_locks = Vec::new();
+        for Starting { mut managed, locks, first_ceiling, .. } in starting {
+            let id_bound = managed.source().numbering().id_bound(first_ceiling);
+            locks.mark_granted(id_bound).expect("the lock is ours");
+            managed.grant(first_ceiling);
+            sources.push(managed);
+            all_locks.push(locks);
         }
         let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
-        Ok(Ceilings { keeper, wall, locks, store })
+        Ok(Ceilings { keeper, wall, locks: all_locks, store })
     }
 
     /// Polls the keeper, as the keeper thread does.

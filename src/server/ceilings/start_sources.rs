@@ -5,12 +5,12 @@ mod first_position;
 mod marks;
 pub(crate) mod unlocked;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
+use crate::ceiling::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
@@ -25,10 +25,11 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The state that a start has found and locked.
-#[derive(Debug)]
+/// What the state and this machine remember of earlier runs.
+#[derive(Clone, Debug)]
 pub(crate) struct Found {
-    directory: Option<StateDir>,
+    /// The state directory. `None`: the daemon keeps no state.
+    path: Option<PathBuf>,
     adopt: bool,
     pub(super) records: Vec<Record>,
     pub(super) owner: Owner,
@@ -74,24 +75,52 @@ fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     ))
 }
 
+/// Marks the records of counters that were last started or set before a restore of the machine that
+/// the kernel's log has, and stores the marks.
+fn record_restores(
+    directory: &StateDir,
+    records: &mut [Record],
+    boot: Option<&str>,
+    log: &KernelLog,
+) -> Result<(), StateError> {
+    let Some(boot) = boot else { return Ok(()) };
+    let mut is_changed = false;
+    for record in records.iter_mut().filter(|record| !record.restored) {
+        record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
+        is_changed |= record.restored;
+    }
+    if is_changed { store::write(directory, records) } else { Ok(()) }
+}
+
 /// A configured source that is locked, but has no ceiling yet.
+#[derive(Debug)]
 pub(crate) struct Locked<'a> {
+    /// The source's index.
+    pub(crate) index: usize,
     pub(crate) settings: &'a SourceSettings,
     pub(crate) numbering: Numbering,
     /// The locks of the source's worker IDs, or of its counter.
     pub(crate) locks: WorkerLocks,
 }
 
-/// Sources whose first ceilings are durable and may be granted. The default value has no sources.
-#[derive(Default)]
-pub(crate) struct Durable {
-    pub(super) sources: Vec<ManagedSource>,
-    pub(super) locks: Vec<WorkerLocks>,
-    pub(super) first_ceilings: Vec<(usize, Position)>,
-    /// `None`: the daemon keeps no state.
-    pub(super) store: Option<DiskStore>,
-    /// The first range of each shared counter, with the index of its source.
-    pub(super) ranges: Vec<(usize, NumberRange)>,
+/// A source whose first ceiling, once it is durable, may be granted.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    pub(crate) index: usize,
+    pub(crate) managed: ManagedSource,
+    pub(crate) locks: WorkerLocks,
+    pub(crate) first_ceiling: Position,
+    /// The first range of a shared counter.
+    pub(crate) range: Option<NumberRange>,
+}
+
+/// Sources that start together, and what the state must store before they do.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) sources: Vec<Starting>,
+    pub(crate) beginning: Beginning,
+    /// Lines for the operator.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// The first position of every source.
@@ -114,24 +143,41 @@ pub(crate) struct FromFleet {
     pub(super) held: Vec<String>,
     /// The first range of each shared counter, with the index of its source.
     pub(super) ranges: Vec<(usize, NumberRange)>,
-    /// The fleet's horizon.
-    pub(super) horizon: Duration,
 }
 
 impl FromFleet {
-    fn taken(&self, index: usize) -> Option<&Taken> {
+    pub(crate) fn taken(&self, index: usize) -> Option<&Taken> {
         self.taken.get(index).and_then(Option::as_ref)
+    }
+
+    /// Returns true if a source has worker IDs in the fleet.
+    pub(crate) fn has_taken(&self) -> bool {
+        self.taken.iter().any(Option::is_some)
+    }
+
+    /// Returns what these sources have taken, by index.
+    pub(crate) fn taken_of(&self, sources: &[usize]) -> Vec<Option<Taken>> {
+        let all = self.taken.iter().enumerate();
+        all.map(|(index, taken)| taken.clone().filter(|_| sources.contains(&index))).collect()
     }
 }
 
 impl Found {
-    /// Locks and reads the state directory.
-    pub(crate) fn open(directory: Option<&Path>, adopt: bool) -> Result<Found, StartError> {
-        let here = HostIdentity::here();
+    /// Locks and reads the state directory, and looks back in the kernel's log: if the machine was
+    /// restored from a snapshot since a counter was last started or set, first records durably that
+    /// the counter is unknown. `here` is this machine and its boot. Also returns the store of ceilings, which keeps the
+    /// lock, if the daemon keeps a state.
+    pub(crate) fn open(
+        directory: Option<&Path>,
+        adopt: bool,
+        here: HostIdentity,
+        log: Option<&KernelLog>,
+    ) -> Result<(Found, Option<DiskStore>), StartError> {
         let directory = directory.map(StateDir::lock).transpose()?;
         let mut records = directory.as_ref().map(StateDir::read).transpose()?.unwrap_or_default();
+        let path = directory.as_ref().map(|directory| directory.path().to_owned());
         let mut notes = Vec::new();
-        if let Some(path) = directory.as_ref().map(StateDir::path)
+        if let Some(path) = &path
             && let Some(record) = store::foreign(&records, &here)
         {
             if !adopt {
@@ -144,28 +190,29 @@ impl Found {
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
-        Ok(Found { directory, adopt, records, owner, here, notes })
+        if let Some(directory) = &directory
+            && let Some(log) = log
+        {
+            record_restores(directory, &mut records, here.boot.as_deref(), log)?;
+        }
+        let store = directory.map(|directory| DiskStore::new(directory, records.clone(), &here));
+        Ok((Found { path, adopt, records, owner, here, notes }, store))
     }
 
-    /// Looks back in the kernel's log. If the machine was restored from a snapshot since a counter
-    /// was last started or set, first records durably that the counter is unknown.
-    pub(crate) fn look_back(&mut self, log: &KernelLog) -> Result<(), StartError> {
-        self.here.life = log.host().life;
-        let Some(boot) = self.here.boot.as_deref() else { return Ok(()) };
-        let mut is_changed = false;
-        for record in self.records.iter_mut().filter(|record| !record.restored) {
-            record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
-            is_changed |= record.restored;
-        }
-        if let Some(directory) = self.directory.as_ref().filter(|_| is_changed) {
-            store::write(directory, &self.records)?;
-        }
-        Ok(())
+    /// Returns what a later start of this process finds in the state, which has these records by
+    /// now.
+    pub(crate) fn again(&self, records: Vec<Record>) -> Found {
+        Found { records, notes: Vec::new(), ..self.clone() }
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.directory.as_ref().map(StateDir::path)
+        self.path.as_deref()
+    }
+
+    /// Returns the numberings that the state has records of.
+    pub(crate) fn numberings(&self) -> impl Iterator<Item = &Numbering> + Clone {
+        self.records.iter().map(|record| &record.numbering)
     }
 
     /// Returns the identity of the machine's current boot.
@@ -214,8 +261,7 @@ impl Found {
 
     /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
-        let used = self.records.iter().map(|record| &record.numbering);
-        Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
+        Wall::new(rule, first, self.remembered(self.numberings(), first)).believe(first).wall
     }
 
     /// Returns the worker IDs that the source with this name last had in this ID space, unless they
@@ -255,52 +301,42 @@ impl Found {
         until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
-    /// Makes the first ceiling of every source durable. Also returns notes for the operator.
-    pub(crate) fn grant(
-        self,
+    /// Decides where sources start, and what the state must store before they do. `running` has the
+    /// sources that have started before.
+    pub(crate) fn begin(
+        &self,
         sources: Vec<Locked<'_>>,
-        in_fleet: &FromFleet,
+        running: &[Claimant<'_>],
+        fleet: &FromFleet,
+        horizon: Duration,
         wall: &Wall,
         now: Now,
-    ) -> Result<(Durable, Vec<Note>), StartError> {
-        let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
+    ) -> Result<Begun, StartError> {
+        let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, running, fleet, now)?;
         let at = self.moment(now);
         // The coordinator has the bounds of these records, so no ID can repeat without them. The
         // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
-        let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
-        let managed = self.managed(&sources, &positions, in_fleet, now);
-        notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
-        let first_ceilings: Vec<(usize, Position)> =
-            managed.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
-        let first_records: Vec<Record> = sources
-            .iter()
-            .zip(&positions)
-            .map(|(source, first)| self.first_record(source, first.position))
-            .collect();
-        let store = match self.directory {
-            None => None,
-            Some(directory) => {
-                let store = DiskStore::new(directory, first_records, retired, &self.here);
-                let mut store = store.letting_go(kept_for_order);
-                let shared =
-                    sources.iter().enumerate().filter(|(_, source)| source.settings.kind.takes_ranges());
-                store.record_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
-                store.record_id_time(keeper::id_minus_boot_us(&managed, wall.carried_us(), now));
-                store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
-                    let remedy = "make the state directory writable, or make room if it is full";
-                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
-                    StartError::from_state(error.cause(), reason)
-                })?;
-                store.await_names()?;
-                Some(store)
+        let let_go = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
+        let mut beginning = Beginning { retired, let_go, ..Beginning::default() };
+        let mut starting = Vec::with_capacity(sources.len());
+        for (source, first) in sources.into_iter().zip(positions) {
+            let index = source.index;
+            let managed = self.managed(&source, first, fleet, horizon, now);
+            notes.extend(not_reached(&managed, now));
+            let first_ceiling = managed.first_ceiling(now);
+            beginning.sources.push((index, self.first_record(&source, first.position)));
+            beginning.ceilings.push((index, first_ceiling));
+            beginning.unknown.extend(Some(index).filter(|_| source.settings.kind.takes_ranges()));
+            let range = fleet.ranges.iter().find(|(of, _)| *of == index).map(|(_, range)| *range);
+            let mut locks = source.locks;
+            if self.path.is_some() {
+                locks.mark_for(&self.owner);
             }
-        };
-        let mut locks: Vec<WorkerLocks> = sources.into_iter().map(|source| source.locks).collect();
-        if store.is_some() {
-            locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
+            starting.push(Starting { index, managed, locks, first_ceiling, range });
         }
-        let ranges = in_fleet.ranges.clone();
-        Ok((Durable { sources: managed, locks, first_ceilings, store, ranges }, notes))
+        let managed = starting.iter().map(|source| &source.managed);
+        beginning.id_minus_boot_us = keeper::id_minus_boot_us(managed, wall.carried_us(), now);
+        Ok(Begun { sources: starting, beginning, notes })
     }
 
     /// Returns the first record of a source.
@@ -316,61 +352,66 @@ impl Found {
         }
     }
 
-    /// Creates each source at its first position.
+    /// Creates a source at its first position. `horizon` is the fleet's.
     fn managed(
         &self,
-        sources: &[Locked<'_>],
-        positions: &[FirstPosition],
-        in_fleet: &FromFleet,
+        source: &Locked<'_>,
+        start: FirstPosition,
+        fleet: &FromFleet,
+        horizon: Duration,
         now: Now,
-    ) -> Vec<ManagedSource> {
-        let mut managed = Vec::with_capacity(sources.len());
-        for (index, (Locked { settings, numbering, .. }, &start)) in sources.iter().zip(positions).enumerate()
-        {
-            let mut rule = rule_of(settings, numbering);
-            if settings.kind.takes_ranges() {
-                rule.horizon = in_fleet.horizon;
-            }
-            let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
-            let mut source = new_source(settings, numbering.clone(), start, now);
-            if self.directory.is_none() && fleet.is_none() {
-                // Without this, a second start in the same tick would begin at the same position.
-                source = source.begins_with_the_clock();
-            }
-            let source = ManagedSource::new(Arc::new(source), rule, start.position, now);
-            managed.push(source.following(start.start.id_bound, start.start.is_clean).under_fleet(fleet));
+    ) -> ManagedSource {
+        let Locked { settings, numbering, .. } = source;
+        let mut rule = rule_of(settings, numbering);
+        if settings.kind.takes_ranges() {
+            rule.horizon = horizon;
         }
-        managed
+        let taken = fleet.taken(source.index);
+        let covered = taken.map(|taken| numbering.position_from(taken.covered));
+        let mut source = new_source(settings, numbering.clone(), start, now);
+        if self.path.is_none() && covered.is_none() {
+            // Without this, a second start in the same tick would begin at the same position.
+            source = source.begins_with_the_clock();
+        }
+        let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
+        managed.following(start.start.id_bound, start.start.is_clean).under_fleet(covered)
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Decides where every source starts.
-    fn plan(&self, sources: &[Locked<'_>], fleet: &FromFleet, now: Now) -> Result<Starts, StartError> {
-        let mut claimants = Vec::with_capacity(sources.len());
-        for (index, Locked { settings, numbering, .. }) in sources.iter().enumerate() {
-            let in_fleet = fleet.taken(index).is_some() || settings.kind.takes_ranges();
+    /// Decides where these sources start.
+    fn plan(
+        &self,
+        sources: &[Locked<'_>],
+        running: &[Claimant<'_>],
+        fleet: &FromFleet,
+        now: Now,
+    ) -> Result<Starts, StartError> {
+        let mut claimants = Vec::with_capacity(sources.len() + running.len());
+        for Locked { index, settings, numbering, .. } in sources {
+            let in_fleet = fleet.taken(*index).is_some() || settings.kind.takes_ranges();
             claimants.push(Claimant { in_fleet, state_dir: self.path(), ..claimant(settings, numbering) });
         }
+        claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
             store::plan(&self.records, &claimants, self.moment(now))?;
         let mut notes = self.notes.clone();
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
-            if self.directory.is_some() && start.is_none() {
+            if self.path.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));
                 notes.extend(source.settings.doubts(now.wall).into_iter().map(Note::Warning));
             }
             notes.extend(passed_over.as_ref().and_then(|record| sorts_below(&source.settings.name, record)));
         }
-        let outside = claimants.iter().filter(|claimant| !claimant.in_fleet);
+        let outside = claimants[..sources.len()].iter().filter(|claimant| !claimant.in_fleet);
         notes.extend(outside.filter_map(|claimant| left_fleet(claimant, &self.records)));
         let mut positions = Vec::with_capacity(sources.len());
-        for (index, ((source, claimant), start)) in sources.iter().zip(&claimants).zip(starts).enumerate() {
+        for ((source, claimant), start) in sources.iter().zip(&claimants).zip(starts) {
             let numbering = &source.numbering;
             check_maximum(claimant, &self.records, &source.locks.marks()?)?;
-            let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
+            let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
             let bound = stored.id_bound.max(guard(numbering, &self.records, now.wall)).max(floor);
@@ -387,7 +428,7 @@ impl Found {
     }
 }
 
-fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
+pub(crate) fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
     let catch_up = match source.on_step_back {
         OnStepBack::Ride => source.max_ahead,
         OnStepBack::Wait => Duration::ZERO,
@@ -419,12 +460,20 @@ fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosit
     if settings.kind.takes_ranges() { source.with_shared_counter() } else { source }
 }
 
-/// Creates a source of a daemon that waits for its worker IDs. The source never gets a grant.
-pub(crate) fn waiting_source(settings: &SourceSettings, now: Now) -> Result<Arc<Source>, StartError> {
+/// Creates a source whose grant is under way: it is sealed, so it claims nothing, and the keeper
+/// leaves it alone.
+pub(crate) fn awaiting(
+    settings: &SourceSettings,
+    horizon: Duration,
+    now: Now,
+) -> Result<ManagedSource, StartError> {
     let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
     let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
-    let start = FirstPosition::at(bound, Start::default(), &numbering);
-    Ok(Arc::new(new_source(settings, numbering, start, now)))
+    let first = FirstPosition::at(bound, Start::default(), &numbering);
+    let rule = CeilingRule { horizon, ..rule_of(settings, &numbering) };
+    let source = new_source(settings, numbering, first, now);
+    source.seal();
+    Ok(ManagedSource::new(Arc::new(source), rule, first.position, now))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The storage thread does one job after another on the state directory. Only a clean stop and a
-//! failed start wait for a job. If a stop takes too long, the process ends without the result.
+//! The storage thread does one job after another on the state directory. Only the control thread,
+//! and a clean stop, wait for a job. If a stop takes too long, the process ends without the result.
 //!
 //! The thread checks the state's lock and file before each write. It checks them again after the
 //! write, before it reports the outcome. The second check matters if another daemon takes the state
@@ -9,39 +9,47 @@
 //! above it. So no ID that this daemon grants is repeated.
 
 use std::io;
+use std::sync::mpsc::Sender;
 
 use super::job_thread::JobThread;
-use crate::ceiling::store::DiskStore;
+use crate::ceiling::store::{Beginning, DiskStore, Record};
 use crate::ceiling::{Left, StateError, TakenOver};
 use crate::keeper::{Outcome, Write};
 
-/// The most jobs in flight: a write, a check and the job of a stop.
-const JOBS_MAX: usize = 3;
+/// The most jobs in flight: a write, a check, the job of a stop, and one of the control thread.
+const JOBS_MAX: usize = 4;
 
 /// A job for the storage thread.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Make ceilings durable.
     Write(Write),
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
+    /// Read the records that bind the next source that begins.
+    Records(Sender<Vec<Record>>),
+    /// Make the first ceilings of sources durable. The number is the wall clock minus the boot
+    /// clock, as the daemon believes them.
+    Begin(Box<Beginning>, i64, Sender<Result<(), StateError>>),
+    /// End sources, and lower their ceilings to these bounds.
+    End(Trim, Sender<Result<(), StateError>>),
     /// Check that the state still belongs to this process.
     Check,
 }
 
 /// The bounds that a clean stop stores.
 #[derive(Debug)]
-pub(super) struct Trim {
-    pub(super) sources: Vec<Left>,
+pub(crate) struct Trim {
+    pub(crate) sources: Vec<Left>,
     /// The believed wall clock minus the boot clock.
-    pub(super) wall_minus_boot_us: i64,
+    pub(crate) wall_minus_boot_us: i64,
     /// The indices of the sources whose numbers another copy of the machine may hand out too.
-    pub(super) restored: Vec<usize>,
+    pub(crate) restored: Vec<usize>,
 }
 
 /// The result of a job.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     Written(Outcome),
     Trimmed(Result<(), StateError>),
     /// The state still belongs to this process.
@@ -52,13 +60,13 @@ pub(super) enum Done {
 
 /// The handle of the storage thread. Once the handle is dropped, the thread ends and releases the
 /// state's lock.
-pub(super) type Storage = JobThread<Job, Done>;
+pub(crate) type Storage = JobThread<Job, Done>;
 
 /// Starts the thread.
 ///
 /// # Errors
 /// The system has no thread left.
-pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
+pub(crate) fn start(store: DiskStore) -> io::Result<Storage> {
     JobThread::start("storage", JOBS_MAX, store, run)
 }
 
@@ -66,7 +74,7 @@ pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
 ///
 /// # Errors
 /// It is possible that the ceilings were not lowered.
-pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
+pub(crate) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
     let is_wanted = trim.is_some();
     if let Some(trim) = trim {
         storage.send(Job::Trim(trim));
@@ -83,27 +91,47 @@ pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateE
     }
 }
 
-fn run(store: &mut DiskStore, job: Job) -> Done {
+fn run(store: &mut DiskStore, job: Job) -> Option<Done> {
     run_while(store, job, || ())
 }
 
 /// Does a job. Calls `meanwhile` between a write and the check that follows the write.
-fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done {
+fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Option<Done> {
     if let Err(taken_over) = store.still_ours() {
-        return Done::Lost(taken_over);
+        // A thread that waits for the job's result finds its channel closed.
+        return Some(Done::Lost(taken_over));
     }
+    // Sending fails if the control thread has ended.
     match job {
-        Job::Check => Done::Ours,
+        Job::Check => Some(Done::Ours),
+        Job::Records(reply) => {
+            let _ = reply.send(store.records());
+            None
+        }
+        Job::Begin(beginning, wall_minus_boot_us, reply) => {
+            let begun = store.begin(*beginning, wall_minus_boot_us);
+            if let Err(taken_over) = store.still_ours() {
+                return Some(Done::Lost(taken_over));
+            }
+            let _ = reply.send(begun);
+            None
+        }
+        Job::End(trim, reply) => {
+            store.record_unknown(&trim.restored);
+            let _ = reply.send(store.end(&trim.sources, trim.wall_minus_boot_us));
+            None
+        }
         Job::Trim(trim) => {
             store.record_unknown(&trim.restored);
-            Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
+            Some(Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us)))
         }
         Job::Write(write) => {
             let writer = write.writer;
             let number = write.number;
             let result = write_ceilings(store, &write).map_err(|error| error.to_string());
             meanwhile();
-            store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
+            let ours = store.still_ours();
+            Some(ours.map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result })))
         }
     }
 }
@@ -112,7 +140,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 ///
 /// # Errors
 /// It is possible that the ceilings are not durable.
-pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
+pub(crate) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.record_unknown(&write.restored);
     store.record_id_time(write.id_minus_boot_us);
     store.raise(&write.ceilings, write.wall_minus_boot_us)
@@ -126,7 +154,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::ceiling::store::{Record, StateDir};
+    use crate::ceiling::store::StateDir;
     use crate::ceiling::{HostIdentity, Owner};
     use crate::numbering::Numbering;
     use snowbank_id::layout::{Layout, Position, WorkerSet};
@@ -137,7 +165,8 @@ mod tests {
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
         let host = HostIdentity::default();
         let first = Record::new("orders", &numbering, Position(5), &Owner::new(), &host);
-        let store = DiskStore::new(state, vec![first], Vec::new(), &host);
+        let mut store = DiskStore::new(state, Vec::new(), &host);
+        store.begin(Beginning { sources: vec![(0, first)], ..Beginning::default() }, 0).unwrap();
         (directory, store)
     }
 
@@ -166,15 +195,15 @@ mod tests {
     #[test]
     fn a_write_is_not_reported_as_durable_once_the_state_is_lost() {
         let (directory, mut store) = store();
-        assert!(matches!(run(&mut store, Job::Check), Done::Ours));
-        assert!(matches!(run(&mut store, job(7)), Done::Written(Outcome { result: Ok(()), .. })));
+        assert!(matches!(run(&mut store, Job::Check), Some(Done::Ours)));
+        assert!(matches!(run(&mut store, job(7)), Some(Done::Written(Outcome { result: Ok(()), .. }))));
         let done = run_while(&mut store, job(9), || take_over(directory.path()));
-        assert!(matches!(done, Done::Lost(_)));
+        assert!(matches!(done, Some(Done::Lost(_))));
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
         let before = bytes();
-        assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));
+        assert!(matches!(run(&mut store, job(11)), Some(Done::Lost(_))));
         let left = Left { source: 0, id_bound: 6, is_untouched: false };
-        assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Done::Lost(_)));
+        assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Some(Done::Lost(_))));
         assert_eq!(bytes(), before, "nothing was written after the loss");
     }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::admin::Status;
+use crate::server::lifecycle::control::TRY_TIMEOUT;
 use crate::server::shared::common::Common;
+use crate::server::shared::live_config::Stage;
+use crate::server::shared::start_error::StartError;
 
 /// The time for which a stop waits for storage after `drain_timeout`. With the default settings and
 /// without an admin listener, a stop takes less than the 10 s after which a container is killed,
@@ -35,9 +38,13 @@ impl Health {
         // daemon need not wait for them.
         let was_ready = self.0.status().ready;
         self.0.metrics.draining.store(true, Ordering::Relaxed);
-        let limits = &self.0.live_config.borrow().limits;
+        let live_config = self.0.live_config.borrow();
+        let limits = &live_config.limits;
         let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
-        StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
+        // A source without a grant may be taking its worker ID now, and the stop gives it back.
+        let is_starting = live_config.supplies.iter().any(|supply| supply.stage != Stage::Granted);
+        let trying = if is_starting { TRY_TIMEOUT } else { Duration::ZERO };
+        StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT) }
     }
 
     /// Returns whether the daemon stops, or has announced that it will.
@@ -46,9 +53,17 @@ impl Health {
     }
 
     /// Completes once another process may have taken over a worker ID, a shared counter or the
-    /// state.
-    pub async fn await_loss(&self) {
-        self.0.lost.wait().await;
+    /// state, or once the start is refused.
+    pub(crate) async fn await_loss(&self) {
+        tokio::select! {
+            _ = self.0.lost.wait() => {}
+            _ = self.0.refused.wait() => {}
+        }
+    }
+
+    /// Returns the reason why the start was refused, if it was.
+    pub(crate) fn refused(&self) -> Option<&StartError> {
+        self.0.refused.get()
     }
 
     /// Returns the reason why another process may have taken over a worker ID, a shared counter or

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
@@ -274,7 +274,7 @@ pub(crate) struct Metrics {
     pub(crate) started: Reading,
     /// True if the previous run did not mark its record as clean. `None`: the state has no record
     /// of a run.
-    pub(crate) previous_run_unclean: Option<bool>,
+    pub(crate) previous_run_unclean: OnceLock<bool>,
 }
 
 impl Metrics {
@@ -301,7 +301,7 @@ impl Metrics {
             fleet_answers: AtomicBool::new(true),
             instance,
             started,
-            previous_run_unclean: None,
+            previous_run_unclean: OnceLock::new(),
         }
     }
 

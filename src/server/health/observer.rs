@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::admin::{Effect, Finding, Status};
 use crate::clock::{BootMicros, Reading};
 use crate::keeper;
+use crate::server::lifecycle::control::TRY_TIMEOUT;
 use crate::server::shared::common::Common;
 
 /// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
@@ -26,6 +27,10 @@ const SETTLED: Duration = Duration::from_secs(20);
 /// so such a wait is normal.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
+
+/// For this time after the start, nothing is logged while a source's grant is under way: a daemon
+/// that takes a worker ID pauses for some seconds before it uses it.
+const UNDER_WAY: Duration = TRY_TIMEOUT;
 
 /// Reads the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
@@ -111,7 +116,7 @@ impl Changes {
     /// Returns no lines during a stop, which has its own line, and at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
-        if status.draining || begins_soon(status) {
+        if status.draining || is_beginning(status) {
             return Vec::new();
         }
         let mut lines = Vec::new();
@@ -137,11 +142,13 @@ impl Changes {
     }
 }
 
-/// Returns true if the daemon has just started, and a source waits for a first tick that comes
-/// soon.
-fn begins_soon(status: &Status) -> bool {
+/// Returns true if the daemon has just started, and a source has not begun or waits for a first
+/// tick that comes soon.
+fn is_beginning(status: &Status) -> bool {
+    let is_under_way = status.sources.iter().any(|source| source.awaits.is_some());
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
-    status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
+    is_under_way && status.uptime_s < UNDER_WAY.as_secs_f64()
+        || status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 
 fn readiness_line(status: &Status) -> Line {

@@ -22,7 +22,7 @@ use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
 use snowbank_id::layout::Numbering as LayoutNumbering;
@@ -70,14 +70,14 @@ impl Common {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: metrics.instance.to_string(),
             started_unix_s: started.wall.0 as f64 / 1e6,
-            previous_run_unclean: metrics.previous_run_unclean,
+            previous_run_unclean: metrics.previous_run_unclean.get().copied(),
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
-            fleet: fleet_status(metrics, &sources),
+            fleet: fleet_status(metrics, &live_config, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             identities: identities_status(&live_config),
@@ -126,6 +126,8 @@ impl Common {
     /// Returns the time for which a source can hand out IDs without the coordinator. `None`: the
     /// source belongs to no fleet.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
+        // A sealed source has no grant yet, or hands out nothing more.
+        source.cursor()?;
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();
             return seen.polled.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
@@ -159,6 +161,13 @@ impl Common {
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
             fleet_headroom_s: self.fleet_headroom_s(index, source, now),
             ceiling_wanted: source.grant().is_wanted(),
+            awaits: match &supply.stage {
+                Stage::Granted => None,
+                Stage::Waits(reason) => Some(format!("waits for a worker ID: {reason}")),
+                Stage::UnderWay => Some(String::from(
+                    "waits until storage has made its first ceiling durable, or until the coordinator answers",
+                )),
+            },
         }
     }
 }
@@ -261,12 +270,16 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
 }
 
 /// Returns the status of the fleet's ceilings, from the sources' status.
-fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
+fn fleet_status(metrics: &Metrics, live: &LiveConfig, sources: &[SourceStatus]) -> Option<FleetStatus> {
     let seen = metrics.keeper();
-    if let Some(reason) = &seen.waits_for {
+    let has_grant = live.supplies.iter().any(|supply| supply.stage == Stage::Granted);
+    let mut waiting = live.supplies.iter().filter_map(|supply| match &supply.stage {
+        Stage::Waits(reason) => Some(reason.to_string()),
+        Stage::UnderWay | Stage::Granted => None,
+    });
+    if let Some(reason) = waiting.next().filter(|_| !has_grant) {
         let silent = seen.fleet_silence.clone();
-        let waits_for = Some(reason.clone());
-        return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
+        return Some(FleetStatus { silent, waits_for: Some(reason), ..FleetStatus::default() });
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());

@@ -6,13 +6,19 @@ use std::time::Duration;
 use crate::access::{Identity, Rules};
 use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
+use crate::numbering::Numbering;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
+use snowbank_id::layout::Layout;
 use snowbank_wire::{Info, MAX_REPLY_LENGTH, MIN_LENGTH, VERSION, info};
 
-/// Returns the JSON of INFO.
-pub(super) fn describe(settings: &Settings, instance: Instance) -> Result<Vec<u8>, StartError> {
+/// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, by index.
+pub(super) fn describe(
+    settings: &Settings,
+    granted: &[Option<&Numbering>],
+    instance: Instance,
+) -> Result<Vec<u8>, StartError> {
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
@@ -27,7 +33,12 @@ pub(super) fn describe(settings: &Settings, instance: Instance) -> Result<Vec<u8
         max_ahead_ms: millis(settings.max_ahead()),
         // Each reply to INFO adds a reading of the clock.
         clock_unix_ms: None,
-        sources: settings.sources.iter().map(|source| describe_source(settings, source)).collect(),
+        sources: settings
+            .sources
+            .iter()
+            .zip(granted)
+            .map(|(source, granted)| describe_source(settings, source, *granted))
+            .collect(),
     };
     check_size(info.to_json())
 }
@@ -36,11 +47,16 @@ fn millis(duration: Duration) -> Option<u64> {
     u64::try_from(duration.as_millis()).ok()
 }
 
-fn describe_source(settings: &Settings, source: &SourceSettings) -> info::Source {
+fn describe_source(
+    settings: &Settings,
+    source: &SourceSettings,
+    granted: Option<&Numbering>,
+) -> info::Source {
     let layout = source.own_layout();
     let is_counter = layout.is_none();
     let kind = if is_counter { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
-    let worker_ids = layout.filter(|_| !source.worker_ids.are_awaited);
+    let worker_ids = granted.and_then(Numbering::snowflake).map(|(_, worker_ids)| worker_ids);
+    let rate = |layout: &Layout| layout.ids_per_second().saturating_mul(source.rates());
     info::Source {
         name: source.name.clone(),
         kind: Some(kind),
@@ -48,8 +64,8 @@ fn describe_source(settings: &Settings, source: &SourceSettings) -> info::Source
         offset: is_counter.then_some(source.offset),
         fleet: source.kind.takes_ranges().then(|| settings.fleet.name.clone()),
         layout: layout.map(ToString::to_string),
-        worker_ids: worker_ids.map(|_| source.worker_ids.set.iter().collect()),
-        per_second: layout.map(|_| source.ids_per_second()),
+        worker_ids: worker_ids.map(|worker_ids| worker_ids.iter().collect()),
+        per_second: layout.map(rate),
     }
 }
 

@@ -1,13 +1,17 @@
 //! Runs a started daemon: serves clients until the stop, and then stops the daemon.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::start::{Open, Server};
+use super::attend::attend;
+use super::control::ControlThread;
+use super::start::Server;
+use super::stop::Signals;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::Site;
 use crate::config::Protocol;
@@ -15,35 +19,46 @@ use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
-use crate::server::restored;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
-    /// Serves until `stop` is complete, then stops: accepts no more connections, answers the
-    /// requests that have arrived, seals every source, and trims its ceiling. If storage needs
-    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper
-    /// thread. That thread then ends with the process.
+    /// Serves until a signal, a loss or a refused start stops the daemon, and then stops: accepts
+    /// no more connections, answers the requests that have arrived, seals every source, and trims
+    /// its ceiling. If storage needs longer than `drain_timeout` and a few seconds, returns without
+    /// waiting for the keeper thread. That thread then ends with the process.
+    ///
+    /// Calls `announce` once the daemon listens and its configuration stands: when the first
+    /// sources have started or wait, and at most [`DECIDED_WITHIN`] after it listens.
     ///
     /// # Errors
-    /// The system has no thread or reactor left, or a thread failed.
-    pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Server { open, ceilings, adopted, kernel_log, notes: _ } = self;
-        let Open { listeners, admin, common, shards } = open;
+    /// The start was refused, the daemon has lost a worker ID, the system has no thread or reactor
+    /// left, or a thread failed.
+    pub fn run(self, signals: Signals, announce: impl FnOnce()) -> Result<(), RunError> {
+        let health = self.health();
+        let is_probed = self.admin_addresses().next().is_some();
+        let Server { listeners, admin, common, runtimes, ceilings, control, adopted } = self;
+        let notifier = control.notifier.clone();
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
-        let listening = register(listeners, admin);
+        let (clients, admin) = register(listeners, admin)?;
         drop(reactor);
-        let ((clients, admin), ceilings) = ceilings.or_trim(listening)?;
-        let keeper = KeeperThread::spawn(ceilings, &common).map_err(|error| StartError::no_thread(&error))?;
-        if let Some(kernel_log) = kernel_log {
-            restored::watch(kernel_log, Arc::clone(&common));
-        }
-        let (inboxes, mut shards) =
-            ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
+        let no_thread = |error: io::Error| StartError::no_thread(&error);
+        let keeper = KeeperThread::spawn(ceilings, &common).map_err(no_thread)?;
+        let control = ControlThread::spawn(control)?;
+        let (inboxes, mut shards) = ShardThreads::spawn(&common, runtimes, adopted).map_err(no_thread)?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
+            let stop = async {
+                let attend = async {
+                    common.is_decided(DECIDED_WITHIN).await;
+                    announce();
+                    attend(&notifier, &health).await;
+                };
+                signals.obey(&notifier, &health, is_probed, attend, || control.reload()).await;
+                control.begin_stop();
+            };
             let drained_by = accept_until(stop, clients, inboxes, &common).await;
             // Admin listeners serve until the shards have ended, so that an operator can watch the
             // stop.
@@ -52,10 +67,23 @@ impl Server {
             drained_by
         });
         let shards_ended = shards.join();
+        control.stop();
         keeper.stop(drained_by)?;
-        shards_ended
+        shards_ended?;
+        match (health.refused(), health.lost()) {
+            (Some(error), _) => Err(RunError::Start(error.clone())),
+            (None, Some(reason)) => Err(RunError::Start(StartError::HeldInFleet(format!(
+                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start checks \
+                 whether another daemon has it"
+            )))),
+            (None, None) => Ok(()),
+        }
     }
 }
+
+/// The longest time from the moment when the daemon listens until it says so. Within this time, a
+/// start that cannot succeed usually is refused, and its unit fails at once.
+const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Registers all listeners with the current reactor. After that, the daemon can accept connections.
 fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {

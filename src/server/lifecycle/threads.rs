@@ -19,7 +19,6 @@ use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
-use crate::shard::Shard;
 
 /// Makes the runtime of one thread.
 pub(super) fn make_runtime() -> Result<Runtime, StartError> {
@@ -42,23 +41,23 @@ impl ShardThreads {
     /// get their connections.
     pub(super) fn spawn(
         common: &Arc<Common>,
-        shards: Vec<(Shard, Runtime)>,
+        runtimes: Vec<Runtime>,
         adopted: std_mpsc::Sender<u64>,
     ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
         let (stop, stopped) = watch::channel(None);
         let (alive, ended) = mpsc::channel(1);
         let mut inboxes = Vec::new();
         let mut threads = Vec::new();
-        for (shard, runtime) in shards {
+        for (index, runtime) in runtimes.into_iter().enumerate() {
             let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
-            inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
+            inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[index]) });
             let common = Arc::clone(common);
             let adopted = adopted.clone();
             let stopped = stopped.clone();
-            let name = format!("shard-{}", shard.index());
+            let name = format!("shard-{index}");
             let alive = alive.clone();
             threads.push(thread::Builder::new().name(name).spawn(move || {
-                run::run(&runtime, ThreadState::new(common, shard), inbox, adopted, stopped);
+                run::run(&runtime, ThreadState::new(common, index), inbox, adopted, stopped);
                 drop(alive);
             })?);
         }

@@ -22,11 +22,10 @@ const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that a service manager has opened. If the daemon waited for worker IDs before this
-/// start, the listeners that it had during the wait.
+/// The listeners that a service manager has opened.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    pub(crate) sockets: Vec<(Purpose, Listener)>,
+    sockets: Vec<(Purpose, Listener)>,
 }
 
 impl Inherited {

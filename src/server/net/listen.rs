@@ -51,14 +51,6 @@ pub(crate) struct Listener {
     pub(crate) _file: Option<SocketFile>,
 }
 
-impl Listener {
-    /// Returns another handle of the socket. From then on, the new handle owns the socket's file.
-    pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
-        let socket = self.socket.try_clone()?;
-        Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
-    }
-}
-
 /// Returns the port of an address that is, or may resolve to, an IPv4 address.
 pub(crate) fn ipv4_port(address: &Address) -> Option<u16> {
     match address {

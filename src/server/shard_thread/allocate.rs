@@ -18,7 +18,8 @@ use super::thread_state::ThreadState;
 use super::turn::{Request, Turn};
 use crate::clock::{self, BootMicros};
 use crate::config::Protocol;
-use crate::frontends::{Ask, Reason, Words, in_words};
+use crate::frontends::{Ask, Reason, Words, in_words, no_grant};
+use crate::server::shared::live_config::Stage;
 use crate::shard::{IdsLost, Taken};
 use crate::source::Bound;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
@@ -38,6 +39,8 @@ pub(super) enum Parked<F> {
     Queued(Box<Queued<F>>),
     /// The request waits until its client's rate allows its IDs.
     Paced(Box<Paced<F>>),
+    /// The request waits for its source's first grant.
+    Ungranted(Box<Ungranted<F>>),
 }
 
 impl Turn<'_> {
@@ -145,6 +148,15 @@ impl Turn<'_> {
             return self.finish(ask, held, Some(Refusal::Sealed)).map_err(NotYet::Refused);
         }
         let due = request.read_at.after(self.wait_of(ask));
+        match self.config.supplies[ask.source].stage {
+            Stage::Granted => {}
+            Stage::UnderWay if thread.now().boot < due => {
+                let version = self.config.version;
+                let ungranted = Ungranted { request, due, version, held };
+                return Err(NotYet::Parked(Parked::Ungranted(Box::new(ungranted))));
+            }
+            Stage::UnderWay | Stage::Waits(_) => return Err(NotYet::Refused(Reason::NoGrant)),
+        }
         let (lane, _) = self.state.shard.lane(ask.source);
         let limit_of_turn = lane.window().limit;
         let source = lane.source();
@@ -213,9 +225,13 @@ impl Turn<'_> {
         let identity = self.conditions.session.name();
         let max_wait = self.config.limits.max_wait;
         let longer_wait = Some(max_wait).filter(|&most| self.wait_of(ask) < most);
-        let words = in_words(reason, identity, source.name(), longer_wait);
+        let words = match (reason, &self.config.supplies[ask.source].stage) {
+            (Reason::NoGrant, Stage::Waits(why)) => no_grant(source.name(), Some(why)),
+            (Reason::NoGrant, _) => no_grant(source.name(), None),
+            _ => in_words(reason, identity, source.name(), longer_wait),
+        };
         // A refusal because of the client's own limits does not count for the source.
-        if let Reason::Source(_) = reason {
+        if matches!(reason, Reason::Source(_) | Reason::NoGrant) {
             let counters = &self.thread.counters.sources[ask.source];
             counters.requests.add(1);
             counters.refused.add(1);
@@ -231,6 +247,7 @@ impl<F: Copy> Parked<F> {
         match self {
             Parked::Queued(queued) => queued.request,
             Parked::Paced(paced) => paced.request,
+            Parked::Ungranted(ungranted) => ungranted.request,
         }
     }
 
@@ -244,6 +261,7 @@ impl<F: Copy> Parked<F> {
                 _ => queued.request.read_at,
             },
             Parked::Paced(paced) => paced.at,
+            Parked::Ungranted(ungranted) => ungranted.request.read_at,
         }
     }
 
@@ -252,6 +270,7 @@ impl<F: Copy> Parked<F> {
         match self {
             Parked::Queued(queued) => queued.ready().await,
             Parked::Paced(paced) => paced.ready(thread).await,
+            Parked::Ungranted(ungranted) => ungranted.ready(thread).await,
         }
     }
 
@@ -262,6 +281,10 @@ impl<F: Copy> Parked<F> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
             Parked::Paced(paced) => paced.resume(turn),
+            Parked::Ungranted(ungranted) => {
+                turn.state.runs.clear();
+                turn.allocate_held(ungranted.request, ungranted.held)
+            }
         }
     }
 }
@@ -343,6 +366,27 @@ impl<F: Copy> Paced<F> {
         }
         turn.state.runs.clear();
         turn.allocate_held(self.request, self.held)
+    }
+}
+
+/// A request whose source has no grant yet. It waits until its deadline, or until the thread adopts
+/// another configuration, and then asks its source again.
+pub(super) struct Ungranted<F> {
+    request: Request<F>,
+    due: BootMicros,
+    /// The version of the configuration in which the source has no grant.
+    version: u64,
+    held: Held,
+}
+
+impl<F: Copy> Ungranted<F> {
+    async fn ready(&self, thread: &ThreadState) {
+        let mut due = pin!(tokio::time::sleep(self.due.since(clock::os::boot())));
+        poll_fn(|cx| {
+            let is_over = thread.refuses_all.get() || thread.live_config.borrow().version != self.version;
+            if is_over { Poll::Ready(()) } else { due.as_mut().poll(cx) }
+        })
+        .await;
     }
 }
 

@@ -63,9 +63,11 @@ impl CountsOf for ThreadState {
 }
 
 impl ThreadState {
-    pub(crate) fn new(common: Arc<Common>, shard: Shard) -> Self {
-        let index = shard.index();
+    pub(crate) fn new(common: Arc<Common>, index: usize) -> Self {
         let live_config = Arc::clone(&common.live_config.borrow());
+        let now = common.wall.believe(clock::os::read());
+        let lanes = live_config.supplies.iter().map(|supply| supply.lane(index, common.order, now));
+        let shard = Shard::new(index, lanes.collect(), fastrand::u64(..), now);
         ThreadState {
             index,
             counters: Arc::clone(&common.metrics.shards[index]),
@@ -100,10 +102,16 @@ impl ThreadState {
         served
     }
 
-    /// Adopts a new configuration, which later turns use. Wakes all connections, which then wait
-    /// with the new timeouts, or close because their token or certificate was removed.
+    /// Adopts a new configuration, which later turns use. Wakes all connections. They then wait with
+    /// the new timeouts, close because their token or certificate was removed, or ask a source
+    /// again that has a grant now.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
+        let now = self.now();
+        let turn = &mut *self.turn.borrow_mut();
+        let sources = live_config.supplies.iter().map(|supply| &supply.source);
+        turn.shard
+            .adopt(sources, |index| live_config.supplies[index].lane(self.index, self.common.order, now));
+        turn.wakers.wake_all();
         self.live_config.replace(live_config);
-        self.turn.borrow().wakers.wake_all();
     }
 }

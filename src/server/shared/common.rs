@@ -1,10 +1,13 @@
 //! The state that all threads of the daemon share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use tokio::sync::{Barrier, SetOnce, watch};
 
 use super::live_config::LiveConfig;
+use super::start_error::StartError;
 use super::wake_ups::WakeUps;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
@@ -26,6 +29,13 @@ pub(crate) struct Common {
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) pending: PendingLimits,
     pub(crate) heartbeat: Heartbeat,
+    /// True once the first sources have started, or wait for a worker ID.
+    pub(crate) decided: watch::Sender<bool>,
+    /// The reason why the start was refused, if it was. Once it is set, the daemon stops.
+    pub(crate) refused: SetOnce<StartError>,
+    /// How often the machine was restored from a snapshot since the daemon runs, as the kernel
+    /// reported it.
+    pub(crate) restores: AtomicU64,
     /// The reason why another process may have taken over a worker ID, a shared counter or the
     /// state. Once the reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
@@ -52,8 +62,18 @@ impl Common {
             tls,
             pending: PendingLimits::default(),
             heartbeat: Heartbeat::new(shards),
+            decided: watch::Sender::new(false),
+            refused: SetOnce::new(),
+            restores: AtomicU64::new(0),
             lost: SetOnce::new(),
             all_drained: Barrier::new(shards),
         }
+    }
+
+    /// Completes when the first sources have started or wait for a worker ID, or after `within`.
+    pub(crate) async fn is_decided(&self, within: Duration) {
+        let mut decided = self.decided.subscribe();
+        // Waiting fails only if the sender is gone, but `self` owns the sender.
+        let _ = tokio::time::timeout(within, decided.wait_for(|is_decided| *is_decided)).await;
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::Now;
 use crate::config::{Limits, Settings};
 use crate::frontends::Facts;
+use crate::numbering::Numbering;
 use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 
@@ -18,16 +19,29 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
-    /// The sources, by index. No reload changes them.
+    /// The sources, by index. A source keeps its index for as long as it is configured.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, a line each, for the operator.
     pub(crate) text: String,
 }
 
+/// How far the start of a source has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its grant is under way: requests wait for it, each within its own deadline.
+    UnderWay,
+    /// It waits for a worker ID of its fleet, for this reason. Requests are refused at once.
+    Waits(Arc<str>),
+    /// It has a grant.
+    Granted,
+}
+
 /// A source, and the shards' rings with IDs of this source.
 #[derive(Clone)]
 pub(crate) struct Supply {
+    /// The source. Until it has a grant, a sealed source stands here.
     pub(crate) source: Arc<Source>,
+    pub(crate) stage: Stage,
     /// The numbers that the source's worker IDs have in its ID space. The status shows them.
     pub(crate) numbers_in_space: Arc<[u64]>,
     /// The claims of the source's worker IDs, which a WELCOME shows.
@@ -38,20 +52,20 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
+    pub(crate) fn new(source: Arc<Source>, stage: Stage, shards: usize) -> Self {
         // A shared counter has no number of its own, because other daemons use the counter too.
-        let is_alone = !source.kind().takes_ranges();
-        let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
+        let has_numbers = stage == Stage::Granted && !source.kind().takes_ranges();
+        let numbers_in_space = if has_numbers { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
-        let claims = source.numbering().claims().into();
+        let claims = if has_numbers { source.numbering().claims() } else { Vec::new() }.into();
         let needs_list = source.numbering().needs_list();
         let rings = (0..shards).map(|_| Ring::default()).collect();
-        Supply { source, numbers_in_space, claims, needs_list, rings }
+        Supply { source, stage, numbers_in_space, claims, needs_list, rings }
     }
 
-    /// Removes the numbers of the worker IDs, because the daemon has no worker IDs yet.
-    pub(crate) fn without_numbers(self) -> Self {
-        Supply { numbers_in_space: Arc::default(), claims: Arc::default(), ..self }
+    /// Returns the numbering, if the source has a grant.
+    pub(crate) fn numbering(&self) -> Option<&Numbering> {
+        (self.stage == Stage::Granted).then(|| self.source.numbering())
     }
 
     /// Returns a lane through which one shard takes IDs of the source.

@@ -122,6 +122,7 @@ fn a_daemon_may_have_several_worker_ids_of_its_data_center() {
         init(&toml);
         let machines = [Machine::new(), Machine::new()];
         let daemons = machines.each_ref().map(|machine| machine.start(&toml));
+        daemons.iter().for_each(Daemon::assert_has_numbers);
         let (_, text) = super::fleet(&toml, &["list"]);
         let held: Vec<&str> =
             text.lines().filter_map(|line| line.split_once(": held by ")).map(|it| it.0).collect();

@@ -108,6 +108,7 @@ fn a_colliding_space_can_be_added_when_no_worker_id_is_held() {
         init(&before);
         let machine = Machine::new();
         let daemon = machine.start(&before);
+        daemon.assert_has_numbers();
         let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\n";
         let after = format!("{wide}{before}");
         fleet_says(&after, &["init", "--add"], 1, &["holds a number"]);

@@ -32,9 +32,13 @@ const SLEW: Duration = Duration::from_millis(100);
 /// Returns the highest value, in microseconds, that ID time − boot can have until the keeper's next
 /// write, if the wall clock gains at most `SLEW` until then. During a catch-up the ID clock is
 /// slower than the boot clock, so the value falls.
-pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
+pub fn id_minus_boot_us<'a>(
+    sources: impl IntoIterator<Item = &'a ManagedSource>,
+    wall_minus_boot_us: i64,
+    now: Now,
+) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
-    let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
+    let sources = sources.into_iter().filter(|managed| managed.source.kind().follows_the_clock());
     let ahead_us = sources.map(|managed| managed.id_time(now).0.saturating_sub(now.boot.0)).max();
     ahead_us.map_or(by_clock_us, |ahead_us| ahead_us.max(by_clock_us))
 }
@@ -140,13 +144,28 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
+    /// Returns true if the coordinator of a fleet limits the source's grant.
+    pub fn is_in_fleet(&self) -> bool {
+        self.fleet.is_some() || self.source.kind().takes_ranges()
+    }
+
     /// Ends all claims, and returns the bound that the stop should store for this source, whose
     /// index is `index`. Nothing was claimed at or above that bound.
-    pub(super) fn seal(&self, index: usize) -> Option<Left> {
+    pub fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;
         let is_unclaimed = cursor == self.untouched;
         let id_bound = if is_unclaimed { self.unclaimed } else { self.source.numbering().id_bound(cursor) };
         Some(Left { source: index, id_bound, is_untouched: is_unclaimed && !self.follows_a_stop })
+    }
+
+    /// Returns true if the source was ever granted a ceiling or a range.
+    pub(super) fn has_started(&self) -> bool {
+        self.is_open() || self.source.grant().ceiling() > Position(0)
+    }
+
+    /// Returns false for a sealed source: it has no grant yet, or it claims nothing more.
+    pub(super) fn is_open(&self) -> bool {
+        self.source.cursor().is_some()
     }
 
     /// Returns the source.
@@ -208,7 +227,7 @@ impl ManagedSource {
     pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
         let numbering = self.source.numbering();
         let counts_from = self.fleet_counts_from(now);
-        self.source.cursor().is_some()
+        self.is_open()
             && !durable.is_exempt()
             && (self.is_stale(durable) || far::is_due(numbering, durable.ceiling, counts_from, horizon))
     }
@@ -256,7 +275,7 @@ impl ManagedSource {
     /// was taken away since the write of `durable`, or a claim has met the grant's ceiling and
     /// `durable` keeps the grant from rising.
     pub(super) fn needs(&self, durable: Durable) -> bool {
-        if self.source.kind().takes_ranges() {
+        if self.source.kind().takes_ranges() || !self.is_open() {
             return false;
         }
         let grant = self.source.grant();
@@ -272,7 +291,7 @@ impl ManagedSource {
     /// Returns whether the source waits for a ceiling because its grant was taken away. A shared
     /// counter never waits for a ceiling: its ranges raise its grant.
     pub(super) fn is_revoked(&self, durable: Durable) -> bool {
-        !self.source.kind().takes_ranges() && self.is_stale(durable)
+        !self.source.kind().takes_ranges() && self.is_open() && self.is_stale(durable)
     }
 
     /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is

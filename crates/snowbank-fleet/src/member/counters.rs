@@ -28,6 +28,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
+    /// Forgets the counters of these sources.
+    pub(super) fn forget_counters(&mut self, sources: &[usize]) {
+        self.counters.retain(|held| !sources.contains(&held.index));
+    }
+
     /// Takes a range of `count` numbers for the source with this index. `generation` changes when
     /// the source's grant is taken away.
     ///

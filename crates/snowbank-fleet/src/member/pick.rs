@@ -7,7 +7,7 @@ use super::Member;
 use super::take::TRIES_MAX;
 use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, FleetError, NUMBERS_MAX, NoAnswer};
+use crate::{Coordinator, FleetError, NUMBERS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -47,6 +47,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due()?;
             let place = self.place_for(want)?;
             let pick = Pick { want, place, count, had, tried };
             let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
@@ -59,6 +61,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             let found = free.into_iter().map(|(_, found)| found).collect();
+            self.poll_if_due()?;
             if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
@@ -102,6 +105,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             free.extend(unused.into_iter().take(missing));
             return Ok(free);
         }
+        self.poll_if_due()?;
         let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
         free.extend(others);
         if free.len() < pick.count {
@@ -172,10 +176,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of these worker IDs. Returns them in the same order.
-    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, NoAnswer> {
+    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, FleetError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
+        self.poll_if_due()?;
         let numbers: Vec<u64> = ids.iter().map(|&id| want.layout.number_in_space(id)).collect();
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let mut found = Vec::new();

@@ -80,7 +80,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
-                let compared = self.compare(source);
+                // Another source may run already, and must soon notice a loss.
+                let compared = self.poll_if_due().and_then(|()| self.compare(source));
                 self.ended(compared)?;
             }
         }

@@ -69,11 +69,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+            // Another source may run already, and must soon notice a loss.
+            self.poll_if_due()?;
             let place = self.place_for(want)?;
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
             let found: Vec<Found> = found.map(|(&number, text)| Found::new(number, text)).collect();
             self.notice(want, place, &found)?;
+            self.poll_if_due()?;
             if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
@@ -351,6 +354,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another worker ID, stop \
              that daemon, or wait: if that daemon no longer runs, its worker ID is free from {free_at} on"
         ))
+    }
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Forgets the numbers of these sources, whose start has failed, and remembers the writes that
+    /// took them. The next try asks the coordinator who holds the numbers. If no source is left,
+    /// the next try compares the endpoints and reads the marker, as a first try does.
+    pub fn give_up(&mut self, sources: &[usize]) {
+        self.tried.has_waited = true;
+        self.sources.retain(|held| !sources.contains(&held.index));
+        self.forget_counters(sources);
+        if self.sources.is_empty() && self.counters.is_empty() {
+            (self.marker, self.polled) = (None, None);
+            self.are_compared = false;
+            self.coordinator.as_mut().set_cluster(None);
+        }
     }
 }
 

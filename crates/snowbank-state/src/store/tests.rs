@@ -50,7 +50,9 @@ fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
     let directory = StateDir::lock(path).unwrap();
     let here = HostIdentity::here();
     let first = Record::new("orders", numbering, start, &Owner::new(), &here);
-    DiskStore::new(directory, vec![first], Vec::new(), &here)
+    let mut store = DiskStore::new(directory, Vec::new(), &here);
+    store.begin(Beginning { sources: vec![(0, first)], ..Beginning::default() }, 0).unwrap();
+    store
 }
 
 #[test]
@@ -58,7 +60,6 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     let directory = tempfile::tempdir().unwrap();
     let numbering = numbering("twitter", "1");
     let mut store = open(directory.path(), &numbering, Position(100));
-    assert_eq!(read(directory.path()).unwrap(), [], "nothing is written before the first raise");
     store.raise(&[(0, Position(500))], 7).unwrap();
     let file = fs::metadata(file::path(directory.path())).unwrap();
     store.raise(&[(0, Position(900))], 8).unwrap();
@@ -286,8 +287,10 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
     let home = StateDir::lock(directory.path()).unwrap();
     let let_go = assigned("9", 5_000);
     let other = record("invoices", "twitter", "7", 1_000);
-    let store = DiskStore::new(home, vec![assigned("3", 0)], vec![other], &HostIdentity::here());
-    let mut store = store.letting_go(vec![let_go]);
+    let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
+    let sources = vec![(0, assigned("3", 0))];
+    let beginning = Beginning { sources, retired: vec![other], let_go: vec![let_go], ..Beginning::default() };
+    store.begin(beginning, 0).unwrap();
     let stored = || {
         let records = read(directory.path()).unwrap();
         let workers = records

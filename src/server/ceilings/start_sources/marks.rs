@@ -32,7 +32,7 @@ impl Found {
         start: u64,
         now: Now,
     ) -> Result<(u64, Option<Note>), StartError> {
-        let Locked { settings, numbering, locks } = source;
+        let Locked { settings, numbering, locks, .. } = source;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
         if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {

@@ -46,8 +46,8 @@ fn unknown_worker_ids_start_above_the_current_tick() {
         let next = numbering.first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
         let locks = ceiling::lock_workers(directory.path(), &numbering).unwrap();
-        let sources = [Locked { settings: &settings, numbering, locks }];
-        let starts = found(records.to_vec()).plan(&sources, &FromFleet::default(), NOW).unwrap();
+        let sources = [Locked { index: 0, settings: &settings, numbering, locks }];
+        let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         let after = sources[0].numbering.position_from(first.start.id_bound);
@@ -133,7 +133,7 @@ fn host_in(boot: &str) -> HostIdentity {
 /// Returns a state with these records, as a start in this boot would find it.
 fn found(records: Vec<Record>) -> Found {
     Found {
-        directory: None,
+        path: None,
         adopt: false,
         records,
         owner: Owner::new(),

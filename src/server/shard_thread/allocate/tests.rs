@@ -23,7 +23,7 @@ use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
-use crate::shard::{Order, Shard};
+use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
@@ -44,13 +44,12 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let name = String::from("orders");
     let grant = Grant::new(Position(0));
     let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
-    let supply = Supply::new(Arc::clone(&source), 1);
-    let shard = Shard::new(0, vec![supply.lane(0, Order::Relaxed, now)], 1, now);
+    let supply = Supply::new(Arc::clone(&source), Stage::Granted, 1);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
     let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
     let metrics = Metrics::new(1, Vec::new(), Instance(1), reading);
     let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
-    (Rc::new(ThreadState::new(Arc::new(common), shard)), source)
+    (Rc::new(ThreadState::new(Arc::new(common), 0)), source)
 }
 
 fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {

@@ -1,5 +1,5 @@
-//! Decides when a running daemon stops, by a signal, the end of standard input or a loss, and for
-//! how long it still serves.
+//! Decides when a daemon stops, by a signal, the end of standard input, a loss or a refused start,
+//! and for how long it still serves.
 
 use std::future::Future;
 use std::io;
@@ -10,67 +10,58 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::server::{Health, StartError, TRY_TIMEOUT};
-use crate::service::{self, Notifier};
+use crate::server::health::handle::Health;
+use crate::server::shared::start_error::StartError;
+use crate::service::Notifier;
 
-/// The signals that stop the daemon. They are caught, so they do not end the process.
-pub(super) struct Stops {
+/// The signals that the daemon obeys. They are caught, so they do not end the process.
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
+    /// True if the end of standard input stops the daemon, too.
+    ends_with_stdin: bool,
 }
 
-impl Stops {
-    /// Catches the signals from now on.
-    pub(super) fn catch() -> Result<Stops, StartError> {
-        Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
+impl Signals {
+    /// Catches the signals from now on. So the daemon outlives the terminal that started it, and a
+    /// signal during the start is obeyed once the daemon listens.
+    ///
+    /// # Errors
+    /// The system has no reactor left.
+    pub fn catch(ends_with_stdin: bool) -> Result<Signals, StartError> {
+        Ok(Signals {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+            ends_with_stdin,
+        })
     }
 
-    /// Completes when a stop is requested while the daemon waits for worker IDs.
-    pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
-        tokio::select! {
-            () = self.asked(ends_with_stdin) => {}
-            () = service::attend(notifier, health) => {}
-        }
-        notifier.stopping(health.announce_stop().longest.max(TRY_TIMEOUT));
-        tracing::info!("stopping: the daemon has no worker ID, and no request to answer");
-    }
-
-    /// Completes when a stop is requested after the daemon's wait for worker IDs, but before the
-    /// daemon serves.
-    pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
-        self.asked(ends_with_stdin).await;
-        notifier.stopping(TRY_TIMEOUT);
-        tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
-    }
-
-    /// Completes when a signal, or the end of standard input, asks for a stop.
-    async fn asked(&mut self, ends_with_stdin: bool) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = standard_input_ended(), if ends_with_stdin => {}
-        }
-    }
-
-    /// Completes when the listeners must close. Until then, reports to the service manager. Runs
-    /// `beside` until a stop is requested.
-    pub(super) async fn run(
+    /// Completes when the listeners must close. Runs `attend` meanwhile, which serves the service
+    /// manager, and calls `reload` at each hang-up.
+    pub(super) async fn obey(
         mut self,
         notifier: &Notifier,
         health: &Health,
         is_probed: bool,
-        ends_with_stdin: bool,
-        beside: impl Future<Output = ()>,
+        attend: impl Future<Output = ()>,
+        reload: impl Fn(),
     ) {
-        let mut attend = pin!(service::attend(notifier, health));
+        let mut attend = pin!(attend);
+        let hang_ups = async {
+            while self.hang_up.recv().await.is_some() {
+                reload();
+            }
+        };
         // A stop by a person at a terminal, or by the end of a parent process, does not wait for
         // load balancers.
         let is_announced = tokio::select! {
             _ = self.interrupt.recv() => false,
             _ = self.terminate.recv() => true,
             () = &mut attend => false,
-            () = standard_input_ended(), if ends_with_stdin => false,
-            () = beside => false,
+            () = standard_input_ended(), if self.ends_with_stdin => false,
+            () = hang_ups => false,
             () = health.await_loss() => false,
         };
         let limits = health.announce_stop();
@@ -85,12 +76,14 @@ impl Stops {
                 () = attend => {}
             }
         }
-        tracing::info!("stopping: the daemon answers the requests that have arrived");
+        if health.refused().is_none() {
+            tracing::info!("stopping: the daemon answers the requests that have arrived");
+        }
     }
 }
 
 /// Catches a signal from now on, so that the signal does not end the process.
-pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
+fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();
     let caught = runtime.and_then(|runtime| {

@@ -1,49 +1,33 @@
 //! Messages to the service manager while the daemon runs: readiness, status and heartbeat.
+//!
+//! To the service manager the daemon is ready once it listens and its configuration stands. What it
+//! still waits for is in its status, because a manager may end a unit that is starting for long.
 
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::notify::{EXTEND_EVERY, Notifier};
 use crate::admin::{Status, counted};
 use crate::config::Grouped;
-use crate::server::Health;
+use crate::server::health::handle::Health;
+use crate::service::Notifier;
 
 /// The time between two readings of the status. After each reading, the status is sent if it has
 /// changed, and readiness and status are sent again if a message was lost.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two readings of the status before the daemon is first ready. Within
-/// this time, the daemon notices that the clock was set right.
+/// The time between two readings while the daemon refuses requests.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs
 /// on the acceptor's thread, so the watchdog covers that thread, too.
-pub async fn attend(notifier: &Notifier, health: &Health) {
+pub(super) async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
-        let first = await_ready(notifier, health).await;
+        let first = health.status();
         let status = status_line(None, &first);
         notifier.ready(&status);
         tokio::join!(feed(notifier, health), send_status(notifier, health, first, status));
     }
     std::future::pending().await
-}
-
-/// Waits until the daemon is ready, and returns its status.
-async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
-    let mut sent_at: Option<Instant> = None;
-    loop {
-        let status = health.status();
-        if status.ready {
-            return status;
-        }
-        if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= EXTEND_EVERY) {
-            notifier.not_ready(&status_line(None, &status));
-            sent_at = Some(Instant::now());
-        }
-        let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
-        let soon = if stands_s > 0.0 { Duration::try_from_secs_f64(stands_s).ok() } else { None };
-        sleep(soon.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)).await;
-    }
 }
 
 /// Feeds the watchdog: asks the shards and the keeper twice in each period of the watchdog, and
@@ -63,7 +47,7 @@ async fn feed(notifier: &Notifier, health: &Health) {
 /// Sends the status when it has changed, and readiness again if a message was lost.
 async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, mut sent: String) {
     loop {
-        sleep(STATUS_EVERY).await;
+        sleep(if before.ready { STATUS_EVERY } else { LOOK_EVERY }).await;
         let now = health.status();
         let status = status_line(Some(&before), &now);
         before = now;

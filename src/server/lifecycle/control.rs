@@ -1,0 +1,577 @@
+//! The control thread makes every live configuration after the first. It takes what sources need to
+//! start (worker IDs, locks, first ceilings, first ranges), and it reloads.
+//!
+//! A daemon listens from its first moment, with sources whose grants are under way. A start, a wait
+//! for a worker ID and a reload differ only in what is still missing:
+//!
+//! ```text
+//!  fleet thread: worker IDs, ranges ─▶ peers ─▶ storage thread: first ceilings, durable
+//!    ─▶ fleet thread: are they still ours? ─▶ live configuration ─▶ keeper thread: grants
+//! ```
+//!
+//! Sources start in two groups: those that need no coordinator, and the others. If a source of the
+//! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at
+//! any moment gives back what it took and did not grant.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::peers::refuse_shared;
+use super::start::Reread;
+use crate::ceiling::store::{Claimant, DiskStore};
+use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
+use crate::clock::{self, Reading};
+use crate::config::{Secrets, Settings, SourceSettings};
+use crate::fleet::{Clocks, noticed_within};
+use crate::numbering::Numbering;
+use crate::server::ceilings::fleet_thread::{self, Fleet};
+use crate::server::ceilings::join_fleet::{self, Joined, Joining};
+use crate::server::ceilings::keeper_thread::{Change, Granted};
+use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
+use crate::server::ceilings::storage_thread::{self, Storage, Trim};
+use crate::server::restored::{self, KernelLog};
+use crate::server::shared::common::Common;
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
+use crate::server::shared::note::Note;
+use crate::server::shared::start_error::StartError;
+use crate::service::{Logs, Notifier};
+use snowbank_id::layout::WorkerSet;
+
+/// The pause before the second try to take worker IDs. It is short, because another daemon may be
+/// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
+/// before it, up to [`PAUSE_MAX`], because each try asks the coordinator several questions.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between tries.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The longest time that a stop waits until a running try has ended and has given back its worker
+/// IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
+pub(crate) const TRY_TIMEOUT: Duration =
+    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
+
+const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
+      worker ID, the power failed, or the disk hung";
+
+/// The state of the control thread.
+pub(super) struct Control {
+    pub(super) common: Arc<Common>,
+    pub(super) live_config: watch::Sender<Arc<LiveConfig>>,
+    /// The settings and the secrets that are live.
+    pub(super) settings: Arc<Settings>,
+    pub(super) secrets: Secrets,
+    /// The state directory. `None`: the daemon keeps no state.
+    pub(super) directory: Option<PathBuf>,
+    pub(super) adopt: bool,
+    /// The keeper thread gets its changes here.
+    pub(super) keeper: Sender<Change>,
+    /// Receives a version from each shard that has adopted the configuration with this version.
+    pub(super) adopted: Receiver<u64>,
+    /// True once the daemon stops.
+    pub(super) is_stopping: Arc<AtomicBool>,
+    /// The lines about settings that the log shows once the daemon has started or waits. A start
+    /// that is refused at once logs only its reason.
+    pub(super) choices: Vec<Note>,
+    /// The warnings that were logged: a reload does not repeat them.
+    pub(super) warned: Vec<String>,
+    pub(super) reread: Reread,
+    pub(super) notifier: Notifier,
+    pub(super) logs: Logs,
+    pub(super) opened: Option<Opened>,
+}
+
+/// The state and the coordinator, once they are open.
+pub(super) struct Opened {
+    found: Arc<Found>,
+    /// Jobs for the storage thread. `None`: the daemon keeps no state.
+    storage: Option<SyncSender<storage_thread::Job>>,
+    /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
+    fleet: Option<SyncSender<fleet_thread::Job>>,
+    /// The kernel's log. `None` once its thread watches it.
+    kernel_log: Option<KernelLog>,
+}
+
+/// The handle of the control thread.
+pub(super) struct ControlThread {
+    /// Each message asks for a reload.
+    pub(super) reloads: SyncSender<()>,
+    is_stopping: Arc<AtomicBool>,
+    /// The channel closes when the thread has ended.
+    over: Receiver<()>,
+}
+
+impl ControlThread {
+    pub(super) fn spawn(control: Control) -> Result<ControlThread, StartError> {
+        let is_stopping = Arc::clone(&control.is_stopping);
+        let (reloads, requests) = mpsc::sync_channel(1);
+        let (is_over, over) = mpsc::sync_channel(0);
+        let spawned = thread::Builder::new().name(String::from("control")).spawn(move || {
+            control.run(&requests);
+            drop(is_over);
+        });
+        spawned.map_err(|error| StartError::no_thread(&error))?;
+        Ok(ControlThread { reloads, is_stopping, over })
+    }
+
+    /// Requests a reload. If a requested reload has not begun, it serves this request too, because
+    /// it has read nothing yet.
+    pub(super) fn reload(&self) {
+        if let Err(TrySendError::Disconnected(())) = self.reloads.try_send(()) {
+            tracing::error!("cannot reload: the control thread has ended");
+        }
+    }
+
+    /// Tells the thread to begin nothing more.
+    pub(super) fn begin_stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// Waits until the thread has ended and has given back what it took, for [`TRY_TIMEOUT`] at
+    /// most.
+    pub(super) fn stop(self) {
+        self.begin_stop();
+        drop(self.reloads);
+        let _ = self.over.recv_timeout(TRY_TIMEOUT);
+    }
+}
+
+impl Control {
+    /// Starts the sources, and reloads at each request. Ends when the handle is dropped, or when
+    /// the first start is refused.
+    fn run(mut self, requests: &Receiver<()>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Err(error) = self.start_sources() {
+                // Setting fails only after an earlier refusal.
+                let _ = self.common.refused.set(error);
+                return;
+            }
+            let request = if self.awaited().next().is_some() {
+                requests.recv_timeout(pause)
+            } else {
+                requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match request {
+                Ok(()) => {
+                    self.reload();
+                    pause = FIRST_PAUSE;
+                }
+                Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(PAUSE_MAX),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Returns the indices of the sources without a grant.
+    fn awaited(&self) -> impl Iterator<Item = usize> {
+        let live = Arc::clone(&self.live_config.borrow());
+        let stages: Vec<Stage> = live.supplies.iter().map(|supply| supply.stage.clone()).collect();
+        (0..stages.len()).filter(move |&index| stages[index] != Stage::Granted)
+    }
+
+    fn has_grant(&self) -> bool {
+        self.live_config.borrow().supplies.iter().any(|supply| supply.stage == Stage::Granted)
+    }
+
+    /// Tries to start all sources that have no grant. A source that gets no worker ID, or whose
+    /// start fails while another source serves, waits for the next try.
+    ///
+    /// # Errors
+    /// The daemon's start is refused: no source has a grant, and waiting cannot help.
+    fn start_sources(&mut self) -> Result<(), StartError> {
+        let in_fleet: Vec<bool> = self.settings.sources.iter().map(|it| self.is_of_fleet(it)).collect();
+        let (fleets, own): (Vec<usize>, Vec<usize>) = self.awaited().partition(|&index| in_fleet[index]);
+        for group in [own, fleets] {
+            if group.is_empty() || self.is_stopping() {
+                continue;
+            }
+            if let Err(error) = self.start_group(&group) {
+                if !self.has_grant() {
+                    return Err(error);
+                }
+                self.wait(&group.into_iter().map(|index| (index, error.clone())).collect::<Vec<_>>())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_of_fleet(&self, source: &SourceSettings) -> bool {
+        self.secrets.fleet.is_some() && !source.kind.counts_by_itself()
+    }
+
+    /// Tries to start these sources together. Those that get no worker ID wait.
+    ///
+    /// # Errors
+    /// Waiting cannot help. What was taken is given back.
+    fn start_group(&mut self, group: &[usize]) -> Result<(), StartError> {
+        let restores = self.common.restores.load(Ordering::Acquire);
+        let began = clock::os::read();
+        let found = self.open(began)?;
+        let mut joined = self.join(group, &found, began)?;
+        let refused = std::mem::take(&mut joined.refused);
+        if let Some((_, lasting)) = refused.iter().find(|(_, error)| !error.lacks_only_worker_id()) {
+            self.give_up(group, Some((&joined.answers, began)));
+            return Err(lasting.clone());
+        }
+        let mut starting = group.to_vec();
+        starting.retain(|index| !refused.iter().any(|(of, _)| of == index));
+        if !refused.is_empty() {
+            self.wait(&refused)?;
+        }
+        if starting.is_empty() {
+            return Ok(());
+        }
+        match self.begin(&starting, &found, &mut joined, began) {
+            Ok(Some(begun)) if !self.is_stopping() => {
+                let granted = Granted { sources: begun.sources, began, restores };
+                self.grant(granted, begun.notes.into_iter().chain(joined.notes).collect())
+            }
+            Ok(begun) => {
+                tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+                self.end(begun.into_iter().flat_map(|begun| begun.sources).collect());
+                self.give_up(&starting, Some((&joined.answers, began)));
+                Ok(())
+            }
+            Err(NotBegun::Refused(error)) => {
+                self.give_up(&starting, Some((&joined.answers, began)));
+                Err(error)
+            }
+            // The worker IDs are not given back: the next try asks the coordinator who holds them.
+            Err(NotBegun::Unconfirmed(error)) => {
+                self.give_up(&starting, None);
+                if !error.lacks_only_worker_id() {
+                    return Err(error);
+                }
+                self.wait(&starting.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
+    /// Returns what the state has now.
+    fn open(&mut self, began: Reading) -> Result<Arc<Found>, StartError> {
+        if let Some(opened) = &mut self.opened {
+            if let Some(storage) = &opened.storage {
+                let records = ask(storage, storage_thread::Job::Records).ok_or_else(storage_has_ended)?;
+                opened.found = Arc::new(opened.found.again(records));
+            }
+            return Ok(Arc::clone(&opened.found));
+        }
+        // The kernel's log is opened before the state is read, so that the daemon notices every
+        // restore that comes after the state was read.
+        let access = self.secrets.fleet.clone();
+        let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
+        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let here = kernel_log.host();
+        let (found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        let found = Arc::new(found);
+        let in_fleet =
+            access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
+        let fleet = in_fleet.map(fleet_thread::start).transpose();
+        let fleet: Option<Fleet> = fleet.map_err(|error| StartError::no_thread(&error))?;
+        let storage = store.map(|store: DiskStore| storage_thread::start(store)).transpose();
+        let storage: Option<Storage> = storage.map_err(|error| StartError::no_thread(&error))?;
+        if let Some(is_unclean) = found.follows_a_crash() {
+            let _ = self.common.metrics.previous_run_unclean.set(is_unclean);
+        }
+        self.opened = Some(Opened {
+            found: Arc::clone(&found),
+            storage: storage.as_ref().map(Storage::jobs),
+            fleet: fleet.as_ref().map(Fleet::jobs),
+            kernel_log: Some(kernel_log),
+        });
+        self.tell_keeper(Change::Opened(storage, fleet));
+        self.remember(&found, &[], began);
+        Ok(found)
+    }
+
+    /// Lets the clock begin with what the state remembers, unless a source has a grant.
+    /// `numberings` are those of the sources that start now. If other sources have none yet, all
+    /// that the state remembers counts.
+    fn remember(&self, found: &Found, numberings: &[&Numbering], began: Reading) {
+        if self.has_grant() {
+            return;
+        }
+        let is_all = numberings.len() == self.settings.sources.len();
+        let stored = found.numberings().filter(|_| !is_all);
+        let remembered = found.remembered(numberings.iter().copied().chain(stored), began);
+        let (done, is_done) = mpsc::channel();
+        self.tell_keeper(Change::Clock(remembered, began, done));
+        let _ = is_done.recv();
+    }
+
+    /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
+    /// counters.
+    fn join(&self, group: &[usize], found: &Arc<Found>, began: Reading) -> Result<Joined, StartError> {
+        let fleet = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref());
+        let Some(fleet) = fleet.filter(|_| self.is_of_fleet(&self.settings.sources[group[0]])) else {
+            return Ok(Joined::default());
+        };
+        let joining = Joining {
+            settings: Arc::clone(&self.settings),
+            sources: group.to_vec(),
+            in_use: self.worker_ids_in_use(),
+            found: Arc::clone(found),
+            reading: began,
+        };
+        ask(fleet, |reply| fleet_thread::Job::Join(Box::new(joining), reply)).ok_or_else(fleet_has_ended)
+    }
+
+    /// Returns the worker IDs of the sources that have a grant.
+    fn worker_ids_in_use(&self) -> Vec<WorkerSet> {
+        let live = self.live_config.borrow();
+        let granted = live.supplies.iter().filter(|supply| supply.stage == Stage::Granted);
+        granted.filter_map(|supply| Some(supply.source.numbering().snowflake()?.1.clone())).collect()
+    }
+
+    /// Makes the first ceilings of these sources durable, and checks that worker IDs of the fleet
+    /// are still this daemon's. Returns `None` if the daemon stops meanwhile.
+    fn begin(
+        &mut self,
+        starting: &[usize],
+        found: &Found,
+        joined: &mut Joined,
+        began: Reading,
+    ) -> Result<Option<Begun>, NotBegun> {
+        let settings = Arc::clone(&self.settings);
+        let sources = number_and_lock(&settings, starting, joined)?;
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        let numberings: Vec<&Numbering> = sources.iter().map(|source| &source.numbering).collect();
+        let next = sources.iter().map(|source| (source.index, &source.numbering)).collect::<Vec<_>>();
+        let silent_peers = self.refuse_shared(&next)?;
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        self.remember(found, &numberings, began);
+        // The clocks are read again, because an earlier process may have handed out IDs of ticks
+        // after `began`, until it released the locks.
+        let now = self.common.wall.believe(clock::os::read());
+        let live = Arc::clone(&self.live_config.borrow());
+        let running: Vec<Claimant<'_>> = self.running(&live, found).collect();
+        let horizon = settings.fleet.horizon;
+        let wall = &self.common.wall;
+        let mut begun = found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
+        let is_unclean = self.opened.as_ref().is_some_and(|opened| opened.kernel_log.is_some())
+            && found.follows_a_crash() == Some(true);
+        begun.notes.extend(silent_peers);
+        begun.notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
+        let beginning = Box::new(std::mem::take(&mut begun.beginning));
+        if let Some(storage) = self.opened.as_ref().and_then(|opened| opened.storage.as_ref()) {
+            let carried_us = wall.carried_us();
+            let stored = ask(storage, |reply| storage_thread::Job::Begin(beginning, carried_us, reply));
+            stored.ok_or_else(storage_has_ended)?.map_err(|error| {
+                let remedy = "make the state directory writable, or make room if it is full";
+                let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                StartError::from_state(error.cause(), reason)
+            })?;
+        }
+        if let Err(error) = self.check_taken(&joined.answers) {
+            self.end(begun.sources);
+            return Err(NotBegun::Unconfirmed(error));
+        }
+        Ok(Some(begun))
+    }
+
+    /// Checks that the worker IDs that were taken are still this daemon's.
+    fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
+        let fleet = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref());
+        let Some(fleet) = fleet.filter(|_| answers.has_taken()) else { return Ok(()) };
+        let clocks = self.clocks(clock::os::read());
+        let checked = ask(fleet, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
+        checked.ok_or_else(fleet_has_ended)?.map_err(StartError::from)
+    }
+
+    fn clocks(&self, reading: Reading) -> Clocks {
+        Clocks::at(self.common.wall.believe(reading).wall, reading)
+    }
+
+    /// Returns the sources that have a grant, for the plan of those that start.
+    fn running<'a>(&'a self, live: &'a LiveConfig, found: &'a Found) -> impl Iterator<Item = Claimant<'a>> {
+        let both = live.supplies.iter().zip(&self.settings.sources);
+        both.filter(|(supply, _)| supply.stage == Stage::Granted).map(|(supply, settings)| Claimant {
+            in_fleet: self.is_of_fleet(settings),
+            state_dir: found.path(),
+            ..claimant(settings, supply.source.numbering())
+        })
+    }
+
+    /// Asks the peers for their worker IDs. `next` has the indices and the numberings of the
+    /// sources that start.
+    fn refuse_shared(&self, next: &[(usize, &Numbering)]) -> Result<Option<Note>, StartError> {
+        let live = Arc::clone(&self.live_config.borrow());
+        let mut granted: Vec<Option<&Numbering>> = live.supplies.iter().map(Supply::numbering).collect();
+        next.iter().for_each(|(index, numbering)| granted[*index] = Some(numbering));
+        let info_json = super::info::describe(&self.settings, &granted, self.common.metrics.instance)?;
+        refuse_shared(self.secrets.peers.as_ref(), &info_json, &self.settings.listen)
+    }
+
+    /// Grants sources: makes them live, and hands them to the keeper.
+    fn grant(&mut self, granted: Granted, notes: Vec<Note>) -> Result<(), StartError> {
+        self.log_choices();
+        if let Some(kernel_log) = self.opened.as_mut().and_then(|opened| opened.kernel_log.take()) {
+            restored::watch(kernel_log, Arc::clone(&self.common));
+        }
+        let mut supplies = self.live_config.borrow().supplies.clone();
+        let waited = granted.sources.iter().any(|it| matches!(supplies[it.index].stage, Stage::Waits(_)));
+        for Starting { index, managed, .. } in &granted.sources {
+            let source = Arc::clone(managed.source());
+            supplies[*index] = Supply::new(source, Stage::Granted, self.settings.shards.get());
+        }
+        // The sources are live before they have their grants: a restore of the machine that is
+        // reported from now on takes the grants of live sources away.
+        let version = self.publish(supplies)?;
+        let (done, is_done) = mpsc::channel();
+        self.tell_keeper(Change::Granted(granted, done));
+        // The daemon says that it serves once each shard has the source, and the source its grant.
+        // This fails only if the daemon stops.
+        let _ = is_done.recv();
+        let _ = self.wait_for_shards(version);
+        if waited {
+            tracing::info!("has worker IDs now, and starts");
+        }
+        self.common.decided.send_replace(true);
+        notes.iter().for_each(Note::log);
+        Ok(())
+    }
+
+    /// Lets sources wait for the next try, each for its reason.
+    fn wait(&mut self, refused: &[(usize, StartError)]) -> Result<(), StartError> {
+        self.log_choices();
+        let mut supplies = self.live_config.borrow().supplies.clone();
+        let before = supplies.iter().map(|supply| supply.stage.clone()).collect::<Vec<_>>();
+        for (index, error) in refused {
+            supplies[*index].stage = Stage::Waits(error.to_string().into());
+        }
+        let is_new = refused.iter().any(|(index, _)| before[*index] == Stage::UnderWay);
+        if supplies.iter().zip(&before).any(|(supply, before)| supply.stage != *before) {
+            self.publish(supplies)?;
+        }
+        if let Some((_, reason)) = refused.first().filter(|_| is_new) {
+            let which = if self.has_grant() { "a source waits" } else { "waits" };
+            tracing::warn!("{which} for a worker ID, and hands out nothing: {reason}");
+        }
+        self.common.decided.send_replace(true);
+        Ok(())
+    }
+
+    /// Ends sources whose first ceilings are durable and were not granted. If their records cannot
+    /// be trimmed, the next start begins above them.
+    fn end(&self, sources: Vec<Starting>) {
+        let ends = sources.iter().filter_map(|source| source.managed.seal(source.index)).collect();
+        let Some(storage) = self.opened.as_ref().and_then(|opened| opened.storage.as_ref()) else { return };
+        let wall_minus_boot_us = self.common.wall.carried_us();
+        let trim = Trim { sources: ends, wall_minus_boot_us, restored: Vec::new() };
+        let _ = ask(storage, |reply| storage_thread::Job::End(trim, reply));
+    }
+
+    /// Lets the fleet thread forget the worker IDs that it took for these sources, which do not
+    /// start. `Some` gives them back first.
+    fn give_up(&self, sources: &[usize], taken: Option<(&FromFleet, Reading)>) {
+        let Some(fleet) = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref()) else { return };
+        let taken = taken.filter(|(answers, _)| answers.has_taken());
+        let taken = taken.map(|(answers, _)| (answers.taken_of(sources), self.clocks(clock::os::read())));
+        let sources = sources.to_vec();
+        let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
+    }
+
+    /// Makes a configuration with these sources live. Returns its version.
+    fn publish(&self, supplies: Vec<Supply>) -> Result<u64, StartError> {
+        let before = Arc::clone(&self.live_config.borrow());
+        let instance = self.common.metrics.instance;
+        let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
+        let version = next.version;
+        self.live_config.send_replace(Arc::new(next));
+        Ok(version)
+    }
+
+    fn tell_keeper(&self, change: Change) {
+        // Sending fails if the keeper thread has ended, because the daemon stops.
+        let _ = self.keeper.send(change);
+        self.common.wake_ups.wake_keeper();
+    }
+
+    /// Logs the lines about settings, once.
+    pub(super) fn log_choices(&mut self) {
+        std::mem::take(&mut self.choices).iter().for_each(Note::log);
+    }
+}
+
+/// The reason why sources do not start.
+enum NotBegun {
+    Refused(StartError),
+    /// The coordinator did not confirm that their worker IDs are still this daemon's.
+    Unconfirmed(StartError),
+}
+
+impl<E: Into<StartError>> From<E> for NotBegun {
+    fn from(error: E) -> Self {
+        NotBegun::Refused(error.into())
+    }
+}
+
+/// Sends a job that has a reply, and waits for the reply. Returns `None` if the thread has ended,
+/// or has lost what its jobs work on.
+fn ask<J, R>(jobs: &SyncSender<J>, job: impl FnOnce(Sender<R>) -> J) -> Option<R> {
+    let (reply, replied) = mpsc::channel();
+    jobs.send(job(reply)).ok()?;
+    replied.recv().ok()
+}
+
+fn storage_has_ended() -> StartError {
+    StartError::HeldInFleet(String::from("the state was taken over by another process"))
+}
+
+fn fleet_has_ended() -> StartError {
+    StartError::HeldInFleet(String::from("the fleet thread has ended"))
+}
+
+/// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
+/// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
+/// may share the counter.
+fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
+    match lock_workers(lock_dir, numbering) {
+        Ok(mut locks) => locks.mark_unknown(),
+        Err(error) if error.cause() == Cause::WorkerIdHeld => Err(error),
+        // Without its lock, no daemon starts with this counter as its own.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.
+fn number_and_lock<'a>(
+    settings: &'a Settings,
+    starting: &[usize],
+    joined: &mut Joined,
+) -> Result<Vec<Locked<'a>>, StartError> {
+    let mut locked = Vec::new();
+    for &index in starting {
+        let source = &settings.sources[index];
+        let numbering = match joined.answers.taken(index) {
+            Some(taken) => source.numbering_with(&taken.worker_ids),
+            None => source.numbering(),
+        };
+        let numbering = numbering
+            .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
+        let of_fleet = joined.locks.iter().position(|(of, _)| *of == index);
+        let locks = match of_fleet {
+            Some(at) => joined.locks.swap_remove(at).1,
+            None if source.kind.takes_ranges() => {
+                mark_shared(&settings.lock_dir, &numbering)?;
+                WorkerLocks::none()
+            }
+            None => lock_workers(&settings.lock_dir, &numbering)?,
+        };
+        locked.push(Locked { index, settings: source, numbering, locks });
+    }
+    Ok(locked)
+}
