@@ -206,7 +206,7 @@ pub struct Counts {
 /// The result of parsing the first message in a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<F> {
-    /// The message is not complete yet.
+    /// The message is not complete yet. HTTP may have encoded leave to send the rest.
     Incomplete,
     /// Bytes to which there is no reply, such as a part of a refused value.
     Skipped {
