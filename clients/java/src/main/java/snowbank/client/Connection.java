@@ -36,8 +36,8 @@ final class Connection {
     final String label;
     final Closeable socket;
     private final Core core;
-    private InputStream in;
-    private OutputStream out;
+    private InputStream in = InputStream.nullInputStream();
+    private OutputStream out = OutputStream.nullOutputStream();
     private Wire.@Nullable Welcome welcome;
     private @Nullable Rest lane;
     private Rest.@Nullable Endpoint endpoint;
@@ -77,12 +77,10 @@ final class Connection {
         }
     }
 
-    Connection(Core core, String label, Closeable socket, InputStream in, OutputStream out) {
+    Connection(Core core, String label, Closeable socket) {
         this.core = core;
         this.label = label;
         this.socket = socket;
-        this.in = new BufferedInputStream(new Arriving(in));
-        this.out = out;
     }
 
     /** Reads, and gives the daemon another while for the rest of a reply that has begun. */
@@ -101,6 +99,7 @@ final class Connection {
         }
     }
 
+    /** Sets the streams: those of the socket, and then those of TLS. */
     void use(InputStream in, OutputStream out) {
         this.in = new BufferedInputStream(new Arriving(in));
         this.out = out;

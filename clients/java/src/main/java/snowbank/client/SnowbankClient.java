@@ -142,9 +142,9 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
     public void close(Duration timeout) {
+        long end = System.nanoTime() + (timeout.isNegative() ? 0 : ClientOptions.capped(timeout).toNanos());
         core.isClosing = true;
         core.buffer.drop();
-        long end = System.nanoTime() + timeout.toNanos();
         try {
             while (core.applicationCalls.get() > 0 && System.nanoTime() - end < 0) {
                 Thread.sleep(CLOSE_POLL_MS);

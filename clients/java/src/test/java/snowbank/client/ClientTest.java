@@ -123,6 +123,12 @@ class ClientTest {
         assertThrows(NullPointerException.class, () -> client.ping(null));
         assertEquals(1, client.batch(1, Duration.ofSeconds(Long.MAX_VALUE)).length);
         assertEquals(List.of(1_000), daemon.waits);
+        assertThrows(NullPointerException.class, () -> client.close(null));
+        assertThrows(NullPointerException.class, () -> ClientOptions.to("ids-1:7660").listener(null));
+        client.ping();
+        for (long seconds : new long[] {Long.MAX_VALUE, Long.MIN_VALUE}) {
+            new SnowbankClient("ids-1:7660").close(Duration.ofSeconds(seconds));
+        }
     }
 
     @Test
