@@ -322,6 +322,8 @@ func (c *connection) take(f *frame) error {
 
 // end closes the connection. The requests in the row fail, and their calls try again.
 func (c *connection) end(reason error) {
+	// First, because a call that writes holds the lock.
+	c.socket.Close()
 	c.mu.Lock()
 	isEnded, row := c.isEnded, c.row
 	c.isEnded, c.row = true, nil
@@ -329,7 +331,9 @@ func (c *connection) end(reason error) {
 	if isEnded {
 		return
 	}
-	c.socket.Close()
+	if c.core.ctx.Err() != nil {
+		reason = ErrClosed
+	}
 	if c.lane.leave(c, reason) && reason != ErrClosed {
 		c.core.failed(c.label, reason)
 	}
