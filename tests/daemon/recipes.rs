@@ -176,10 +176,8 @@ fn recipes_for_php_and_ruby_draw_all_ids_over_faults() {
 }
 
 /// The clients of Redis that the recipes for Go use. They come from Go's module proxy.
-const GO: [(&str, &str); 2] = [
-    ("go-redis", "github.com/redis/go-redis/v9@v9.23.0"),
-    ("redigo", "github.com/gomodule/redigo@v1.9.2"),
-];
+const GO: [(&str, &str); 2] =
+    [("go-redis", "github.com/redis/go-redis/v9@v9.23.0"), ("redigo", "github.com/gomodule/redigo@v1.9.2")];
 
 #[test]
 fn recipes_for_go_draw_all_ids_over_faults() {
@@ -211,7 +209,9 @@ fn numbers_rows_in_java(front_end: &str, name: &str, jars: &str) {
     let folder = written("java", name, ["Ids.java", "Daemon.java"], "Recipe.java");
     let classes = format!("{jars}:.");
     let mut build = Command::new("javac");
-    compile(build.args(["-cp", &classes, "Ids.java", "Daemon.java", "Recipe.java"]).current_dir(folder.path()));
+    compile(
+        build.args(["-cp", &classes, "Ids.java", "Daemon.java", "Recipe.java"]).current_dir(folder.path()),
+    );
     numbers_rows(front_end, name, || {
         let mut command = Command::new("java");
         command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());

@@ -208,11 +208,14 @@ class ClientTest {
 
     @Test
     void droppedClientsFreeSocketsAndThreads() throws Exception {
+        List<SnowbankClient> clients = new ArrayList<>();
         for (int made = 0; made < 50; made++) {
-            new SnowbankClient(daemon.address(), daemon.address()).next();
+            clients.add(new SnowbankClient(daemon.address(), daemon.address()));
+            clients.get(made).next();
         }
         long threads = ours();
         assertTrue(threads >= 50, threads + " threads");
+        clients.clear();
         eventually("every connection and thread has ended", () -> {
             System.gc();
             return daemon.open.isEmpty() && ours() <= 2;
