@@ -136,9 +136,17 @@ impl Memcached {
         match increment {
             Increment::Draw(count) => Ok(Step::Ids { consumed, ask: Ask::new(source, count), form }),
             Increment::Read => {
-                let last = conditions.counts.last_number(source).unwrap_or_default();
-                self.reached(out, form, last);
-                Ok(Step::Answered { consumed, error: None })
+                let error = match conditions.last_number(source) {
+                    Ok(last) => {
+                        self.reached(out, form, last);
+                        None
+                    }
+                    Err(words) => {
+                        self.refuse(out, form, &words);
+                        Some(words.code)
+                    }
+                };
+                Ok(Step::Answered { consumed, error })
             }
         }
     }
