@@ -275,6 +275,9 @@ pub trait FrontEnd: Default {
     /// The most bytes of a message with a token. A pending connection keeps no more bytes.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
+    /// The most bytes that a turn of a pending connection reads.
+    const PENDING_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+
     /// The number of this protocol's request bytes that cost as much as one byte of a small request
     /// in Snowbank's own protocol.
     const BYTES_OF_COST: usize = 1;
