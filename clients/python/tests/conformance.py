@@ -42,8 +42,6 @@ KINDS = {
 CLOCKS = [
     snowbank_client._buffer,
     snowbank_client._row,
-    snowbank_client.client,
-    snowbank_client.aio,
 ]
 
 #: What the suite may count.
