@@ -23,7 +23,6 @@ export class Deadline {
       this.fail = reject;
     });
     this.#failure.catch(() => {});
-    this.#timer = setTimeout(() => this.#ring(), allowedMs);
     if (signal?.aborted) {
       this.#abort();
     } else if (signal !== undefined) {
@@ -31,6 +30,7 @@ export class Deadline {
       setMaxListeners(0, signal);
       signal.addEventListener("abort", this.#abort);
     }
+    this.#timer = setTimeout(() => this.#ring(), allowedMs);
   }
 
   get leftMs(): number {

@@ -71,7 +71,7 @@ export class Settings {
     const { token, ...rest } = options;
     this.options = rest;
     this.#token = token;
-    const texts = typeof endpoints === "string" ? [endpoints] : [...(endpoints ?? [])];
+    const texts = [endpoints ?? []].flat();
     const parsed = texts.map(parseAddress);
     this.addresses = parsed.filter((one, at) => texts.indexOf(one.text) === at);
     if (this.addresses.length === 0) {

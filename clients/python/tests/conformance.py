@@ -42,6 +42,7 @@ KINDS = {
 CLOCKS = [
     snowbank_client._buffer,
     snowbank_client._row,
+    snowbank_client.client,
 ]
 
 #: What the suite may count.

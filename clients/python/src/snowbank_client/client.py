@@ -9,6 +9,8 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
+from time import monotonic
+from time import time as wall
 from typing import Any, Callable, Generic, TypeVar
 
 from . import _options, _shared
@@ -190,9 +192,20 @@ class Ids(Buffer[Client]):
 
         `timeout`: the seconds for this call, instead of the buffer's.
         """
-        taken = self._take()
-        if taken is not None:
+        # As `_take` does. A call of that costs a third of the time for an ID.
+        stock = self._stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            return self._wait(timeout)
+        stock.used = now = monotonic()
+        # The token last: a signal handler may have forked since the ID was taken.
+        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
             return taken
+        stock.skipped += 1
+        return self._wait(timeout)
+
+    def _wait(self, timeout: float | None) -> int:
         by = self._client._deadline(timeout, self._timeout)
         return self._client._run(lambda calls: self._next(calls, by), by)
 
