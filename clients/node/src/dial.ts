@@ -31,22 +31,20 @@ export class Dialer {
   async dial(): Promise<Row> {
     const { connectMs } = this.settings.times;
     const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
-    const opened: Socket[] = [];
+    const givingUp = new AbortController();
     try {
-      return await within(this.#dial(opened), connectMs, late);
+      return await within(this.#dial(givingUp.signal), connectMs, late);
     } catch (error) {
-      for (const socket of opened) {
-        socket.destroy();
-      }
+      givingUp.abort();
       const isOurs = error instanceof SnowbankError && error.code !== "bad_argument";
       throw isOurs ? error : failed(this.name, describe(error as NodeJS.ErrnoException));
     }
   }
 
-  async #dial(opened: Socket[]): Promise<Row> {
+  async #dial(signal: AbortSignal): Promise<Row> {
     const { settings } = this;
     const hello = new Hello(settings.readToken());
-    const socket = await this.#open(await this.#resolve(), opened);
+    const socket = await this.#open(await this.#resolve(), signal);
     const row = new Row(this.name, socket, settings.times.answerMs);
     await row.send(hello);
     row.welcome = hello;
@@ -68,7 +66,7 @@ export class Dialer {
   }
 
   /** Connects to the first address that accepts, from the one behind the last on. */
-  async #open(found: string[], opened: Socket[]): Promise<Socket> {
+  async #open(found: string[], signal: AbortSignal): Promise<Socket> {
     const last = found.indexOf(this.#last);
     const start = last < 0 ? Math.floor(Math.random() * found.length) : last + 1;
     const files = this.address.isTls ? this.settings.readTls() : undefined;
@@ -76,7 +74,7 @@ export class Dialer {
     for (const host of [...found.slice(start), ...found.slice(0, start)]) {
       this.#last = host;
       try {
-        return await this.#connect(host, files, opened);
+        return await this.#connect(host, files, signal);
       } catch (error) {
         reasons.push(describe(error as NodeJS.ErrnoException));
       }
@@ -87,11 +85,12 @@ export class Dialer {
   async #connect(
     host: string,
     files: tls.SecureContextOptions | undefined,
-    opened: Socket[],
+    signal: AbortSignal,
   ): Promise<Socket> {
     const { port, path } = this.address;
-    const socket = path === "" ? connect({ host, port, noDelay: true }) : connect({ path });
-    opened.push(socket);
+    const where = path === "" ? { host, port, noDelay: true } : { path };
+    // The signal destroys the socket, also one that is made later.
+    const socket = connect({ ...where, signal });
     const late = failed(this.name, "no answer in time");
     try {
       await within(once(socket, "connect"), this.settings.times.acceptMs, late);
