@@ -89,6 +89,8 @@ class Row(asyncio.Protocol):
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._transport is not None:
             self._transport.abort()
+        else:
+            self._socket.close()
         self._fail_all(error)
         if self.on_end is not None:
             self.on_end(error)
