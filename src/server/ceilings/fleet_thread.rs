@@ -102,6 +102,8 @@ struct Work {
     noticed_at: Option<Instant>,
     /// The index of the pool that is being counted. `None` between two counts.
     counting: Option<usize>,
+    /// How often the machine had been restored from a snapshot when sources last joined.
+    restores: u64,
 }
 
 impl Work {
@@ -159,7 +161,7 @@ pub(crate) type Fleet = JobThread<Job, Done>;
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn start(in_fleet: InFleet) -> io::Result<Fleet> {
-    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
+    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None, restores: 0 };
     JobThread::start("fleet", JOBS_MAX, work, run)
 }
 
@@ -200,6 +202,9 @@ fn lost(loss: &FleetError) -> Done {
 fn run(work: &mut Work, job: Job) -> Option<Done> {
     if let Job::Join(joining, _) = &job {
         work.add_pools(joining.pools());
+        if std::mem::replace(&mut work.restores, joining.restores) != joining.restores {
+            work.in_fleet.member.record_restored();
+        }
     }
     let member = &mut work.in_fleet.member;
     // Sending a reply fails if the control thread has ended.

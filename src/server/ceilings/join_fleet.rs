@@ -65,6 +65,8 @@ pub(crate) struct Joining {
     pub(crate) found: Arc<Found>,
     /// The reading of the clocks at which the start began.
     pub(crate) reading: Reading,
+    /// How often the machine had been restored from a snapshot then.
+    pub(crate) restores: u64,
 }
 
 /// The coordinator's answers to sources that start.

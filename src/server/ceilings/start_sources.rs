@@ -212,11 +212,14 @@ impl Found {
     /// now. If the machine was restored since these counters were last started or set, they are
     /// unknown.
     pub(crate) fn again(&self, mut records: Vec<Record>, counters: &[&str]) -> Found {
+        let mut here = self.here.clone();
         if !counters.is_empty() {
+            let log = KernelLog::open(true);
             let starting = records.iter_mut().filter(|record| counters.contains(&&*record.name));
-            mark_restored(starting, self.boot(), &KernelLog::open(true));
+            mark_restored(starting, self.boot(), &log);
+            here.life = log.host().life;
         }
-        Found { records, notes: Vec::new(), ..self.clone() }
+        Found { records, here, notes: Vec::new(), ..self.clone() }
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.

@@ -234,7 +234,7 @@ impl Control {
         let restores = self.common.restores.load(Ordering::Acquire);
         let began = clock::os::read();
         let found = self.open(group, began)?;
-        let mut joined = self.join(group, &found, began)?;
+        let mut joined = self.join(group, &found, began, restores)?;
         let refused = std::mem::take(&mut joined.refused);
         if let Some((_, lasting)) = refused.iter().find(|(_, error)| !error.lacks_only_worker_id()) {
             self.give_up(group, Some((&joined.answers, began)));
@@ -336,7 +336,13 @@ impl Control {
 
     /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
     /// counters.
-    fn join(&self, group: &[usize], found: &Arc<Found>, began: Reading) -> Result<Joined, StartError> {
+    fn join(
+        &self,
+        group: &[usize],
+        found: &Arc<Found>,
+        began: Reading,
+        restores: u64,
+    ) -> Result<Joined, StartError> {
         let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
             return Ok(Joined::default());
         };
@@ -347,6 +353,7 @@ impl Control {
             in_use: self.worker_ids_in_use(),
             found: Arc::clone(found),
             reading: began,
+            restores,
         };
         ask(fleet, |reply| fleet_thread::Job::Join(Box::new(joining), reply)).ok_or_else(fleet_has_ended)
     }

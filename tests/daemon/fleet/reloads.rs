@@ -46,10 +46,6 @@ fn sources_of_a_fleet_come_and_go_by_a_reload() {
             reloaded(&daemon, &with(at, &[("a", five), ("c", six)]));
             runs.extend(drawn(&daemon, "c"));
             let (_, text) = fleet(&one, &["list"]);
-            poll("the key with the new name", || {
-                let (_, text) = fleet(&one, &["list"]);
-                text.contains("source \"c\"").then_some(())
-            });
             assert!(text.contains("6: held by"), "{text}");
             reloaded(&daemon, &one);
             daemon.assert_logs("source \"c\" has ended");

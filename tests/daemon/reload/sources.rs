@@ -120,7 +120,7 @@ fn requests_that_wait_for_a_removed_source_are_refused() {
     for wire in &mut waiting {
         wire.send(&Ask::of(100).source("slow").wait_ms(60_000).bytes());
     }
-    let waits = || sample(&scrape(&daemon), "snowbank_source_waiting_requests{source=\"slow\"}");
+    let waits = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
     poll("requests that wait", || (waits() == 6.0).then_some(()));
     let said = reloaded(&daemon, &kept);
     assert!(said.contains("source \"slow\": name: \"slow\" -> none"), "{said}");
@@ -165,7 +165,7 @@ fn a_reload_moves_no_worker_id_from_source_to_source() {
     let daemon = machine.start(&format!("{a}{b}"));
     let mut runs = draw(&daemon, "a", 100);
     let swapped = format!("{}{}", source("b", 1), source("a", 2));
-    assert_refused(&daemon, &swapped, &["sources[0].worker_ids: found 1, the daemon runs with 2"]);
+    assert_refused(&daemon, &swapped, &["sources[0].worker_ids: found \"1\", the daemon runs with \"2\""]);
     let moved = format!("{a}{}burst_window = \"5ms\"\n", source("c", 2));
     assert_refused(&daemon, &moved, &["source \"c\"", "of source \"b\"", "then add the other"]);
     runs.extend(draw(&daemon, "b", 100));

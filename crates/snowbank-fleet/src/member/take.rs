@@ -380,6 +380,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.tried.writes.clear();
     }
 
+    /// Forgets what this process remembers of its writes and ceilings, because the machine was
+    /// restored from a snapshot: another copy of the machine may remember the same. The next try to
+    /// take numbers asks the coordinator.
+    pub fn record_restored(&mut self) {
+        self.notes.forget();
+        self.tried.writes.clear();
+    }
+
     /// Gives these sources other names. The keys get them with their next write.
     pub fn rename(&mut self, names: &[(usize, String)]) {
         for (index, name) in names {
