@@ -118,7 +118,7 @@ fn requests_that_wait_for_a_removed_source_are_refused() {
     draw(&daemon, "slow", 1);
     let mut waiting: Vec<Wire> = connections(&daemon);
     for wire in &mut waiting {
-        wire.send(&Ask::of(100).source("slow").wait_ms(60_000).bytes());
+        wire.send(&Ask::of(50).source("slow").wait_ms(60_000).bytes());
     }
     let waits = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
     poll("requests that wait", || (waits() == 6.0).then_some(()));
