@@ -86,6 +86,8 @@ pub(super) struct Control {
     pub(super) notifier: Notifier,
     pub(super) logs: Logs,
     pub(super) opened: Option<Opened>,
+    /// How the daemon notices a restore of the machine: a line that is logged with the first grant.
+    pub(super) notices_restores: Option<Note>,
 }
 
 /// The state and the coordinator, once they are open.
@@ -313,7 +315,7 @@ impl Control {
             storage: storage.as_ref().map(Storage::jobs),
             fleet: fleet.as_ref().map(Fleet::jobs),
         });
-        self.choices.push(restored::watch(kernel_log, Arc::clone(&self.common)));
+        self.notices_restores = Some(restored::watch(kernel_log, Arc::clone(&self.common)));
         self.tell_keeper(Change::Opened(storage, fleet));
         self.remember(&found, &[], began);
         Ok(found)
@@ -471,7 +473,7 @@ impl Control {
             tracing::info!("has worker IDs now, and starts");
         }
         self.common.decided.send_replace(true);
-        notes.iter().for_each(Note::log);
+        self.notices_restores.take().iter().chain(&notes).for_each(Note::log);
         Ok(())
     }
 

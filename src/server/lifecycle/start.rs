@@ -149,6 +149,7 @@ impl Server {
             notifier: beginning.notifier,
             logs: beginning.logs,
             opened: None,
+            notices_restores: None,
         };
         Ok(Server { listeners, admin, common, runtimes, ceilings, control, adopted })
     }
