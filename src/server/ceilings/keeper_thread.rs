@@ -176,7 +176,7 @@ impl Ceilings {
             return None;
         }
         let left = self.keeper.seal_these(indices.iter().copied());
-        let locks = self.locks.extract_if(.., |index, _| indices.contains(index)).collect();
+        let locks = indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect();
         let mut restored = self.keeper.restored();
         restored.retain(|index| indices.contains(index));
         self.in_fleet.retain(|index| !indices.contains(index));
