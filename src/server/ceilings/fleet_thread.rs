@@ -11,7 +11,7 @@ use super::join_fleet::{Joined, Joining};
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
-    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken,
+    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest, Taken,
 };
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_tls::files;
@@ -45,8 +45,9 @@ pub(crate) enum Job {
     Range(WantedRange),
     /// Check that the coordinator answers, and that the worker IDs still belong to this daemon.
     Confirm(Clocks, Sender<Result<(), String>>),
-    /// Release the worker IDs, and lower their bounds to the given bounds.
-    Release(Vec<Bound>, Clocks, Sender<Result<(), String>>),
+    /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
+    /// ranges of shared counters back.
+    Release(Vec<Bound>, Vec<Rest>, Clocks, Sender<Result<(), String>>),
     /// Forget sources that a reload has removed.
     Leave(Vec<usize>),
     /// Call these sources by these names.
@@ -241,8 +242,10 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
             let _ = reply.send(member.confirm(clocks).map_err(FleetError::reason));
             return None;
         }
-        Job::Release(bounds, clocks, reply) => {
-            let _ = reply.send(member.release(&bounds, clocks));
+        Job::Release(bounds, rests, clocks, reply) => {
+            let released = member.release(&bounds, clocks);
+            let given = member.give_back_ranges(&rests).map_err(FleetError::reason);
+            let _ = reply.send(released.and(given));
             return None;
         }
         Job::Leave(sources) => {

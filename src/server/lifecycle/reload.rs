@@ -246,7 +246,7 @@ impl Control {
         }
         let (ended, result) = mpsc::channel();
         self.tell_keeper(Change::Removed(removed.to_vec(), ended));
-        let Ok(Some(Ended { left, locks, restored })) = result.recv() else { return };
+        let Ok(Some(Ended { left, rests, locks, restored })) = result.recv() else { return };
         let in_fleet = |index: usize| self.is_of_fleet(&self.supplies[index].settings);
         let fleets: Vec<usize> =
             left.iter().map(|left| left.source).filter(|&index| in_fleet(index)).collect();
@@ -272,7 +272,7 @@ impl Control {
         }
         drop(locks);
         if let Some(fleet) = returning.filter(|_| trimmed.is_ok()) {
-            let released = ask(fleet, |reply| fleet_thread::Job::Release(bounds, at_seal, reply));
+            let released = ask(fleet, |reply| fleet_thread::Job::Release(bounds, rests, at_seal, reply));
             trimmed = released.unwrap_or_else(|| Err(String::from("the fleet thread has ended")));
         }
         if let Some(fleet) = fleet {
