@@ -410,7 +410,7 @@ fn makes_wait(ceilings: &CeilingsStatus) -> bool {
 fn more_worker_ids(source: &SourceStatus) -> String {
     match source.snowflake() {
         Some(snowflake) => format!(
-            "clients ask for more IDs than the layout yields ({} IDs/s), or wait too briefly: give the source more worker IDs",
+            "clients ask for more IDs than the layout yields ({} IDs/s), or wait too briefly: give the source more worker IDs, which no other daemon uses",
             Grouped(snowflake.ids_per_second)
         ),
         None => String::from("the counter has no numbers left for these requests"),
@@ -438,7 +438,7 @@ fn find_clock(source: &SourceStatus) -> Found {
 fn find_layout_end(snowflake: &SnowflakeStatus) -> Found {
     let ends = &snowflake.layout_ends;
     let years = snowflake.layout_years_left;
-    let another = "another layout (a later epoch, or a wider time field)";
+    let another = "another layout (a wider time field, or, for a table without its IDs, a later epoch)";
     if years <= 0.0 {
         let message = format!("the layout ended {ends}: change to {another}");
         return Some((Effect::Refuses, message));
