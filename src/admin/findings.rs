@@ -150,7 +150,7 @@ impl Status {
 
     /// Finds that so many connections are in use that new clients may not get a connection.
     fn find_full_connections(&self) -> Found {
-        let Connections { open, max, .. } = self.connections;
+        let Connections { open, max, wanted, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
         let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
         let refused = self.last_minute.connections_refused;
@@ -158,6 +158,14 @@ impl Status {
             let refused = Grouped(refused);
             let message = format!("{found}; {refused} refused with too_busy in the last seconds: {advice}");
             return Some((Effect::RefusesSome, message));
+        }
+        if let Some(wanted) = wanted {
+            let advice = "raise the limit (LimitNOFILE=, ulimit -n), or lower the setting, and restart";
+            let wanted = Grouped(wanted);
+            let message = format!(
+                "{found}: the limit of open files allows no more, and max_connections is {wanted}; {advice}"
+            );
+            return Some((Effect::Look, message));
         }
         let message = format!("{found}; when all are in use, new ones get too_busy: {advice}");
         let is_near = open as f64 >= CONNECTIONS_SHARE * max as f64;

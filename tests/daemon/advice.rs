@@ -54,8 +54,14 @@ fn a_further_daemon_takes_a_directory_and_worker_ids_of_its_own() {
     let (machine, mut seen) = (Machine::new(), Seen::default());
     let daemon = machine.start("worker_ids = 5");
     seen.draw(&daemon);
-    machine.setup("worker_ids = 7").end().assert_refusal_for_now(&["worker IDs of its own"]);
-    machine.beside("worker_ids = 5").end().assert_refusal_for_now(&["a worker ID that no daemon uses"]);
+    // On a busy machine the daemon may listen before it is refused.
+    for (setup, advice) in [
+        (machine.setup("worker_ids = 7"), "worker IDs of its own"),
+        (machine.beside("worker_ids = 5"), "a worker ID that no daemon uses"),
+    ] {
+        let ended = setup.end();
+        assert!(ended.code == Some(3) && ended.stderr.contains(advice), "{ended:?}");
+    }
     seen.go_on(machine.beside("worker_ids = 7"));
     seen.draw(&daemon);
 }

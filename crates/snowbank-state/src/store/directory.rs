@@ -66,7 +66,7 @@ impl StateDir {
             // The directory belongs to the daemon, so an obstacle is reported like an error of the
             // system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
-                let reason = format!("cannot lock the state directory {shown}: {error}; {MEND}");
+                let reason = format!("cannot lock the state directory {shown}: {error}; {}", mend(&error));
                 StateError::from_system(&error, reason)
             }
         })?;
@@ -212,10 +212,21 @@ fn writers_of(path: &Path) -> Result<Writers, StateError> {
 /// Returns the error for a directory that cannot be made, or whose name cannot be made durable.
 fn not_made(path: &Path, error: &io::Error) -> StateError {
     let reason = format!(
-        "cannot create the state directory or make its name durable: {}: {error}; {MEND}",
-        path.display()
+        "cannot create the state directory or make its name durable: {}: {error}; {}",
+        path.display(),
+        mend(error)
     );
     StateError::from_system(error, reason)
+}
+
+fn mend(error: &io::Error) -> &'static str {
+    use rustix::io::Errno;
+    let has_no_files_left = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    if has_no_files_left.contains(&error.raw_os_error()) {
+        "allow more open files (ulimit -n, LimitNOFILE=)"
+    } else {
+        MEND
+    }
 }
 
 /// Returns the parent directory, which contains the name of this directory. Returns `None` for the
