@@ -110,6 +110,20 @@ fn wrong_arguments_are_refused_with_a_suggestion() {
 }
 
 #[test]
+fn passwords_in_wrong_arguments_are_not_repeated() {
+    for arguments in [
+        &["next", "--address", "redis://root:hunter2@h:1"][..],
+        &["ping", "--address", "h:1,root:hunter2@h:1"],
+        &["decode", "5", "--address", "redis://hunter2@h:1"],
+        &["next", "http://h:1?password=hunter2"],
+        &["http://root:hunter2@h:1"],
+    ] {
+        let line = snowbank(arguments).refusal(2);
+        assert!(!line.contains("hunter2"), "{line}");
+    }
+}
+
+#[test]
 fn range_prints_the_first_and_the_last_id() {
     // The ticks of `twitter` are Unix ms - 1288834974657.
     let day = format!("{}\n{}\n", 174521825343_u64 << 22, (174608225344_u64 << 22) - 1);
