@@ -45,6 +45,9 @@ const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// The most headers of a request. Behind two proxies, a browser's request has some 40.
 pub(crate) const HEADERS_MAX: usize = 100;
+/// A head that is so many times too large is still read, because hyper's own refusal does not say
+/// why. The 128 connections of an address then have 16 MiB at most.
+const EXPLAINED: usize = 4;
 
 /// The page loads nothing from other sites, and cannot be embedded in another page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -78,8 +81,8 @@ impl Site {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WITHIN)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(HEADERS_MAX)
+            .max_buf_size(EXPLAINED * HEAD_BYTES_MAX)
+            .max_headers(EXPLAINED * HEADERS_MAX)
             // A client may close its sending half after a request.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
@@ -95,6 +98,15 @@ impl Site {
         let method = request.method();
         let path = request.uri().path();
         let headers = request.headers();
+        let head_bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        if head_bytes > HEAD_BYTES_MAX || headers.len() > HEADERS_MAX {
+            let text = format!(
+                "found {} headers of {head_bytes} bytes, allowed: {HEADERS_MAX} headers of {HEAD_BYTES_MAX} bytes; delete \
+                 this host's cookies\n",
+                headers.len()
+            );
+            return respond(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TEXT, text);
+        }
         let mut site = SiteHeaders::default();
         headers.iter().for_each(|(name, value)| site.read(name.as_str(), value.as_bytes()));
         // The host of an absolute target replaces the header.
