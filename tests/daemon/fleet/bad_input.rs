@@ -125,6 +125,23 @@ fn a_marker_that_cannot_be_read_is_refused() {
 }
 
 #[test]
+fn a_file_of_notes_that_cannot_be_used_is_reported() {
+    on_one(|at| {
+        let toml = prepared(at, Some(5), SHORT);
+        let (machine, mut daemon, mut runs) = serving(&toml);
+        for (text, part) in [("?", "is damaged"), ("{\"format\":9}", "found format 9, which another release")]
+        {
+            daemon.kill();
+            std::fs::write(machine.path("state/fleet"), text).expect("written");
+            daemon = machine.start(&toml);
+            daemon.assert_logs(&format!("{}: {part}", machine.path("state/fleet").display()));
+        }
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
 fn a_garbage_key_ends_its_daemon_and_is_assigned_to_nobody() {
     on_one(|at| {
         let given = toml(at, Some(0), LONG);
