@@ -33,9 +33,9 @@ fn damaged_files_are_refused_and_left_alone() {
 fn a_record_of_another_program_is_not_called_corrupt() {
     let (machine, _) = used();
     machine.edit(|record| record["worker_ids"] = "some".into());
-    let parts = [machine.file().to_str().unwrap(), "is whole", "run the program that wrote it"];
+    let file = machine.file();
     let ended = machine.setup("").end();
-    ended.assert_refusal(&parts);
+    ended.assert_refusal(&[file.to_str().unwrap(), "is whole", "run the program that wrote it"]);
     assert!(!ended.stderr.contains("corrupt"), "{}", ended.stderr);
     assert_eq!(machine.run(&["state", "show"]).code, Some(1));
 }
