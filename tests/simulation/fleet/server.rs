@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
 use snowbank::fleet::{
-    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP,
-    Swap, Swapped,
+    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap, Swapped,
 };
 use snowbank_id::layout::UnixMicros;
 use std::time::Duration;

@@ -340,9 +340,7 @@ fn a_daemon_has_no_more_worker_ids_than_one_message_reads() {
     let ids = |range: std::ops::Range<u64>| WorkerSet::from_list(range).unwrap();
     let store = store();
     let mut daemon = member(&store, Notes::default());
-    let refused = |taken: &Result<Taken, FleetError>| {
-        matches!(taken, Err(FleetError::Refused(reason)) if reason.contains("at most 100"))
-    };
+    let refused = |taken: &Result<Taken, FleetError>| matches!(taken, Err(FleetError::Refused(reason)) if reason.contains("at most 100"));
     assert!(refused(&daemon.take(want(WALL, false), &ids(0..most + 1))));
     take(&mut daemon, want(WALL, false), &ids(0..most - 1));
     let another = Want { index: 1, source: "other", ..want(WALL, false) };
