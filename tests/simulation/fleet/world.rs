@@ -107,6 +107,11 @@ impl World {
         world
     }
 
+    /// Returns true if each daemon has as many worker IDs as a daemon may have.
+    pub(crate) fn has_many_workers(&self) -> bool {
+        self.workers_each as u64 == MANY_WORKERS
+    }
+
     /// Makes a small fleet whose coordinator is restored twice in a row.
     pub(crate) fn restored_twice(seed: u64) -> World {
         World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
