@@ -10,7 +10,7 @@ use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Link, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SourceLayout, new_identity};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SETTINGS, SourceLayout, new_identity};
 
 /// The worker IDs of a source in fleets with many of them.
 const MANY_WORKERS: u64 = NUMBERS_MAX as u64 / 2;
@@ -280,6 +280,11 @@ impl World {
         self.true_us += self.rng.i64(0..8 * SECOND);
         if let Some(at) = of(self) {
             self.write_to_fleet(at, self.now(&self.daemons[at]));
+        }
+        if self.changes_settings && self.rng.bool() {
+            // The operator tries other settings.
+            let settings = SETTINGS[self.rng.usize(..SETTINGS.len())];
+            (self.machines[killed.machine].horizon, self.machines[killed.machine].max_ahead) = settings;
         }
         self.start(killed.machine);
         for _ in 0..4 {
