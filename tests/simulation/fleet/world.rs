@@ -67,7 +67,7 @@ impl World {
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let server = Server::new(seed % 2 == 1, rng.fork());
-        let workers_each = if seed / 64 % 4 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
+        let workers_each = if seed / 64 % 16 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
