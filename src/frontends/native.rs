@@ -43,6 +43,14 @@ pub struct Native {
     last_source: usize,
 }
 
+/// What follows a message that gets no IDs. A type of its own: if the rare messages returned a
+/// [`Step`], every step would go through memory.
+enum NoIds {
+    Incomplete,
+    Answered { consumed: usize, error: Option<ErrorCode> },
+    Close(ErrorCode),
+}
+
 /// The time after which a client may look for a daemon that stops. A restart takes about as long.
 const BACK_AFTER_STOP: Duration = Duration::from_millis(100);
 
@@ -83,9 +91,9 @@ impl Conditions<'_> {
     /// Answers a message that gets no IDs, or finds that it is not complete.
     #[cold]
     #[inline(never)]
-    fn step_without_ids(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Step<Form> {
+    fn step_without_ids(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> NoIds {
         match request::parse(bytes) {
-            Parsed::Incomplete => Step::Incomplete,
+            Parsed::Incomplete => NoIds::Incomplete,
             Parsed::BadLength(length) => {
                 let reason = foreign::describe(bytes, Protocol::Native);
                 let message = if foreign::known(bytes, Protocol::Native).is_some() {
@@ -95,22 +103,22 @@ impl Conditions<'_> {
                 };
                 reply::encode_error(out, 0, &ErrorReply::tell(ErrorCode::Malformed, message));
                 self.rejection = Some(reason);
-                Step::Close { error: Some(ErrorCode::Malformed) }
+                NoIds::Close(ErrorCode::Malformed)
             }
             Parsed::Frame { content: Err(fault), tag, consumed } => {
                 let code = fault.code();
                 reply::encode_error(out, tag, &ErrorReply::tell(code, &fault.to_string()));
                 if fault == Fault::Magic {
                     self.rejection = Some(fault.to_string());
-                    return Step::Close { error: Some(code) };
+                    return NoIds::Close(code);
                 }
-                Step::Answered { consumed, error: Some(code) }
+                NoIds::Answered { consumed, error: Some(code) }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
                 let is_hello = matches!(request, Request::Hello(_));
                 match self.answer(request, tag, out) {
-                    error @ Some(code) if is_hello || closes(code) => Step::Close { error },
-                    error => Step::Answered { consumed, error },
+                    Some(code) if is_hello || closes(code) => NoIds::Close(code),
+                    error => NoIds::Answered { consumed, error },
                 }
             }
         }
@@ -235,7 +243,11 @@ impl FrontEnd for Native {
             let ask = Ask { source, count, wait_ms: next.wait.limit_ms(), partial: next.partial };
             return Step::Ids { consumed, ask, form };
         }
-        conditions.step_without_ids(bytes, out)
+        match conditions.step_without_ids(bytes, out) {
+            NoIds::Incomplete => Step::Incomplete,
+            NoIds::Answered { consumed, error } => Step::Answered { consumed, error },
+            NoIds::Close(code) => Step::Close { error: Some(code) },
+        }
     }
 
     fn demand(&self, mut bytes: &[u8], source: usize, facts: &Facts) -> u64 {

@@ -147,7 +147,8 @@ impl Turn<'_> {
         if thread.refuses_all.get() {
             return self.finish(ask, held, Some(Refusal::Sealed)).map_err(NotYet::Refused);
         }
-        let due = request.read_at.after(self.wait_of(ask));
+        let wait = self.wait_of(ask);
+        let due = request.read_at.after(wait);
         match self.config.supplies[ask.source].stage {
             Stage::Granted => {}
             Stage::UnderWay if thread.now().boot < due => {
@@ -164,8 +165,8 @@ impl Turn<'_> {
         // another thread may already use the time after the step. With the older reading, a request
         // could be refused although IDs are available.
         let window = source.window(thread.now());
-        let wait = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
-        let id = match source.admit(&window, wait) {
+        let waiting = WaitRequest { count: missing, due, wait, partial: ask.partial, shard: thread.index };
+        let id = match source.admit(&window, waiting) {
             Ok(id) => id,
             Err(refusal) => return self.finish(ask, held, Some(refusal)).map_err(NotYet::Refused),
         };

@@ -136,7 +136,8 @@ impl World {
                 let (due, partial) = wait.unwrap_or_else(|| {
                     (now.boot.after(Duration::from_micros(rng.u64(..200_000))), rng.bool())
                 });
-                let request = WaitRequest { count: missing, due, partial, shard: index };
+                let request =
+                    WaitRequest { count: missing, due, wait: due.since(now.boot), partial, shard: index };
                 let window = lane.window();
                 if let Ok(id) = lane.source().admit(&window, request) {
                     let earliest_us = now.wall.0;

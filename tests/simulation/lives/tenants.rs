@@ -147,7 +147,7 @@ impl House {
         match lane.take(count, later, rng, &mut runs) {
             Ok(()) => self.hand_out(index, count, &runs),
             Err(missing) => {
-                let request = WaitRequest { count: missing, due, partial, shard };
+                let request = WaitRequest { count: missing, due, wait, partial, shard };
                 let window = lane.window();
                 let admitted = lane.source().admit(&window, request);
                 match admitted {

@@ -186,7 +186,13 @@ fn no_id_of_a_ring_is_taken_by_both_owner_and_sibling() {
 fn two_threads_advancing_the_queue_serve_each_request_once() {
     check_model(|| {
         let source = source(1, unlimited);
-        let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
+        let request = |shard| WaitRequest {
+            count: 2,
+            due: BootMicros(1_000_000),
+            wait: Duration::from_secs(1),
+            partial: false,
+            shard,
+        };
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || {
@@ -238,7 +244,13 @@ fn a_shard_drops_a_claim_that_races_with_the_loss_of_the_grant() {
 fn a_wait_drops_a_claim_that_races_with_the_loss_of_the_grant() {
     check_model(|| {
         let source = source(1, unlimited);
-        let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
+        let request = WaitRequest {
+            count: 2,
+            due: BootMicros(1_000_000),
+            wait: Duration::from_secs(1),
+            partial: false,
+            shard: 0,
+        };
         source.admit(&source.window(NOW), request).expect("there is time");
         let other = {
             let source = Arc::clone(&source);

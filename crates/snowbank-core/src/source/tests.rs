@@ -61,7 +61,8 @@ fn after_ms(ms: u64) -> Now {
 }
 
 fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
-    WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial: false, shard: 0 }
+    let wait = Duration::from_millis(wait_ms);
+    WaitRequest { count, due: now.boot.after(wait), wait, partial: false, shard: 0 }
 }
 
 #[test]

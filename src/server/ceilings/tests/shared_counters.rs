@@ -216,7 +216,8 @@ impl Daemon {
         let window = self.source.window(now);
         let claimed = self.source.claim(&window, count, &mut rng);
         let from = claimed.or_else(|| {
-            let request = WaitRequest { count, due: now.boot, partial: false, shard: 0 };
+            let request =
+                WaitRequest { count, due: now.boot, wait: Duration::ZERO, partial: false, shard: 0 };
             self.source.admit(&window, request).ok()?;
             self.source.advance(now, &mut rng);
             let finished = self.source.collect(0).pop()?;
@@ -369,7 +370,7 @@ fn a_daemon_serves_its_range_after_the_counter_has_ended() {
     assert_eq!(store.0.lock().unwrap().values.len(), writes, "nothing is written");
     assert_eq!((last.source.left_of_counter(), last.serve(500, START).len()), (500, 500));
     let window = last.source.window(last.wall.believe(START));
-    let request = WaitRequest { count: 1, due: START.boot, partial: false, shard: 0 };
+    let request = WaitRequest { count: 1, due: START.boot, wait: Duration::ZERO, partial: false, shard: 0 };
     assert_eq!((last.source.left_of_counter(), window.bound), (0, Bound::Ended));
     assert_eq!(last.source.admit(&window, request).err(), Some(Refusal::CounterEnded));
 }

@@ -54,7 +54,7 @@ fn give(world: &mut World, count: u64, range: Option<NumberRange>, reading: Read
 /// Makes a request wait, and advances the wait queue. Returns whether the request got its numbers.
 fn wait_for(world: &World, count: u64, reading: Reading) -> bool {
     let now = world.wall.believe(reading);
-    let request = WaitRequest { count, due: now.boot.after(PERIOD), partial: false, shard: 0 };
+    let request = WaitRequest { count, due: now.boot.after(PERIOD), wait: PERIOD, partial: false, shard: 0 };
     world.source.admit(&world.source.window(now), request).expect("admitted");
     world.source.advance(now, &mut fastrand::Rng::with_seed(1));
     !world.source.collect(0).is_empty()

@@ -15,7 +15,13 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     lane.take(40, || 0, shards_rng, &mut runs).expect("there is room");
     let window = lane.window();
     drain(&source, START);
-    let request = WaitRequest { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
+    let request = WaitRequest {
+        count: 60,
+        due: after_us(500_000).boot,
+        wait: Duration::from_millis(500),
+        partial: false,
+        shard: 0,
+    };
     source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);
     assert_eq!(taken.count(), 40);

@@ -35,6 +35,18 @@ fn half_of_the_ticks_are_promised_without_a_burst_window() {
 }
 
 #[test]
+fn a_request_whose_wait_has_passed_behind_another_may_come_again() {
+    let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
+    let asked = request(50 * 4_096, START, 100);
+    let now = after_ms(90);
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng()).expect("all there is");
+    // With its whole wait it would be admitted, so it is not refused for ever.
+    assert!(matches!(source.admit(&window, asked), Err(Refusal::Exhausted(Some(_)))));
+    source.admit(&window, request(50 * 4_096, now, 100)).expect("half of 100 ticks");
+}
+
+#[test]
 fn an_old_reading_is_refused_with_a_time_to_retry() {
     let source = source(TWITTER, RULES);
     let later = after_ms(9);

@@ -100,16 +100,17 @@ impl Source {
         if short == 0 {
             return Ok(Some(supply.limit));
         }
-        if count > supply.limit.saturating_sub(window.floor.0) {
+        // If the same request comes again later, it has its whole wait.
+        let whole = self.supply(window, window.now.boot.after(request.wait));
+        if count > whole.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // If the same request comes again later, with an equally long wait, it is admitted once its
-        // deadline lies in the tick of `last`, the last position that it needs.
+        // It is admitted once its deadline lies in the tick of `last`, the last position that it
+        // needs.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
-        let wait = request.due.since(window.now.boot);
-        Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
+        Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(request.wait))))
     }
 
     /// Returns how many positions the supply lacks for a new request for `count` positions.
@@ -192,7 +193,7 @@ mod tests {
             let wait = tick * wait / 1_000;
             let admit = |now: Now| {
                 let due = now.boot.after(wait);
-                let request = WaitRequest { count, due, partial: false, shard: 0 };
+                let request = WaitRequest { count, due, wait, partial: false, shard: 0 };
                 source.admit(&source.window(now), request)
             };
             if let Err(refusal) = admit(begin) {

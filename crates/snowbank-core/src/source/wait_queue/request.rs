@@ -20,6 +20,8 @@ pub struct WaitRequest {
     pub count: u64,
     /// The deadline of its wait.
     pub due: BootMicros,
+    /// The wait that it asked for. A part of it may be over before the request is admitted.
+    pub wait: Duration,
     /// True if the request accepts fewer positions at the deadline, as long as it gets at least
     /// one.
     pub partial: bool,

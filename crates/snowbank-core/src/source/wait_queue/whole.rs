@@ -105,7 +105,7 @@ mod tests {
     use snowbank_id::layout::Position;
 
     fn request(count: u64, wait: Duration, partial: bool) -> WaitRequest {
-        WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
+        WaitRequest { count, due: START.boot.after(wait), wait, partial, shard: 0 }
     }
 
     /// Advances the queue `elapsed` after the start, and returns the finished requests.
@@ -188,8 +188,9 @@ mod tests {
                 match source.claim(&window, count, &mut rng) {
                     Some(from) => given.push((from.0, count)),
                     None => {
-                        let due = now.boot.after(Duration::from_secs(wait_s));
-                        source.admit(&window, WaitRequest { count, due, partial, shard: 0 }).unwrap();
+                        let wait = Duration::from_secs(wait_s);
+                        let due = now.boot.after(wait);
+                        source.admit(&window, WaitRequest { count, due, wait, partial, shard: 0 }).unwrap();
                         open += 1;
                     }
                 }
