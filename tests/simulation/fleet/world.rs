@@ -68,13 +68,18 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let server = Server::new(seed % 2 == 1, rng.fork());
         let workers_each = if seed / 64 % 16 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
-        let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
+        // Every fourth machine has only the first worker ID of its place.
+        let given = |index: usize| {
+            let first = index as u64 % places * workers_each;
+            let count = if index % 4 == 3 { 1 } else { workers_each };
+            WorkerSet::from_list(first..first + count).expect("a set")
+        };
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
             horizon: HORIZON,
             max_ahead: MAX_AHEAD,
-            given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
+            given: (index % 4 > 1).then(|| given(index)),
             ..Machine::default()
         };
         let mut world = World {
@@ -287,12 +292,14 @@ impl World {
             (self.machines[killed.machine].horizon, self.machines[killed.machine].max_ahead) = settings;
         }
         self.start(killed.machine);
-        for _ in 0..4 {
+        // Its clock passes the bound at which the other daemon started.
+        for _ in 0..8 {
             let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else {
                 break;
             };
             self.claim(at);
             self.keep(at);
+            self.true_us += self.rng.i64(0..2 * SECOND);
         }
     }
 
@@ -314,8 +321,14 @@ impl World {
         let Some(taker) = self.rng.choice(others) else { return };
         let Some(starting) = self.begin(taker) else { return };
         self.settle(starting);
-        for machine in [machine, taker, machine, taker] {
-            of(self, machine).into_iter().for_each(|at| self.claim(at));
+        for _ in 0..5 {
+            for machine in [machine, taker] {
+                of(self, machine).into_iter().for_each(|at| self.claim(at));
+            }
+            // If no daemon has noticed the loss yet, the holder's clock passes the taker's start first.
+            if self.link.server().lost_writes {
+                self.true_us += SECOND;
+            }
         }
     }
 
