@@ -152,16 +152,47 @@ impl Conditions<'_> {
         shown
     }
 
-    /// Returns the JSON of INFO for this client, with the wall clock.
+    /// Returns the JSON of INFO for this client, with the wall clock and the last numbers of the
+    /// ticket sources that the client may draw from.
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();
-        let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
-        // This removes the closing brace, so that another member can follow.
-        json.pop();
-        json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
-        json
+        let made = identity.map_or(&self.facts.info_json, |identity| &identity.info_json);
+        // This leaves the closing brace out, so that another member can follow.
+        let made = String::from_utf8_lossy(&made[..made.len() - 1]);
+        let mut tickets = self.facts.tickets();
+        let mut json = String::with_capacity(made.len() + CLOCK_BYTES_MAX);
+        for (at, part) in made.split(TICKET).enumerate() {
+            if at > 0 {
+                json += TICKET;
+                let last = tickets.next().and_then(|source| self.last_number(source).ok());
+                if let Some(last) = last {
+                    // As text, because JavaScript's integers end at 2^53.
+                    json += &format!(",\"last\":\"{last}\"");
+                }
+            }
+            json += part;
+        }
+        json += &format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000));
+        json.into_bytes()
+    }
+
+    /// Returns the last number of a ticket source: see [`Source::last_number`].
+    ///
+    /// # Errors
+    /// The client may not draw from the source, or the source hands out nothing now.
+    ///
+    /// [`Source::last_number`]: crate::source::Source::last_number
+    fn last_number(&self, source: usize) -> Result<u64, Words> {
+        let name = &self.facts.sources[source];
+        if !self.session.may_draw(source) {
+            return Err(in_words(Reason::Denied, self.session.name(), name, None));
+        }
+        self.counts.last_number(source).ok_or_else(|| no_grant(name, None))
     }
 }
+
+/// What INFO has of a ticket source, and of no other. The last number follows it.
+const TICKET: &str = "\"kind\":\"ticket\"";
 
 /// Greets clients of Snowbank's own protocol.
 pub trait Greets {
@@ -174,8 +205,8 @@ pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
 
-    /// Returns the last number of a ticket source: the one below the next. `None` once the source hands
-    /// out nothing more, and for other sources.
+    /// Returns the last number of a ticket source. `None` while the source hands out nothing, and for
+    /// other sources.
     fn last_number(&self, _source: usize) -> Option<u64> {
         None
     }

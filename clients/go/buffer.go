@@ -55,18 +55,10 @@ type stock struct {
 	arrived moment
 	// openedAt is when the first ID could be taken, by the monotonic clock.
 	openedAt int64
-	// offset is how many positions since the last multiple of lookEvery came before, and lookedAt
-	// when that one was taken. isQuick is true if the last lookEvery took less than lookTime.
-	offset   int64
+	// lookedAt is when the last position that is a multiple of lookEvery was taken. isQuick is true
+	// if the last lookEvery took less than lookTime.
 	lookedAt atomic.Int64
 	isQuick  atomic.Bool
-}
-
-// noStock returns a stock without IDs, as if the last were taken long ago.
-func noStock() *stock {
-	none := &stock{low: -1}
-	none.lookedAt.Store(-int64(time.Hour))
-	return none
 }
 
 // buffer hands out IDs one at a time.
@@ -88,17 +80,15 @@ type buffer struct {
 	handed uint64
 }
 
-// fetch is a fetch in flight. It ends by no waiting call's deadline for the others.
+// fetch is a fetch in flight. Its error is there when it is done.
 type fetch struct {
-	done  chan struct{}
-	until time.Time
-	timer *time.Timer
-	err   error
+	done chan struct{}
+	err  error
 }
 
 func (b *buffer) start(c *core) {
 	b.core, b.size = c, fetchMin
-	b.current.Store(noStock())
+	b.current.Store(&stock{})
 }
 
 // take returns an ID if the current stock has one.
@@ -108,7 +98,7 @@ func (b *buffer) take() (int64, bool) {
 	if at >= int64(len(s.ids)) {
 		return 0, false
 	}
-	if ((at+s.offset)%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
+	if (at%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
 		return 0, false
 	}
 	if at == s.low {
@@ -130,8 +120,8 @@ func (b *buffer) look(s *stock, at int64) bool {
 			break
 		}
 	}
-	if (at+s.offset)%lookEvery == 0 {
-		s.isQuick.Store(now.monotonic-s.lookedAt.Swap(now.monotonic) < int64(lookTime))
+	if at%lookEvery == 0 {
+		s.isQuick.Store(now.monotonic-s.lookedAt.Swap(now.monotonic) < int64(lookTime) && at > 0)
 	}
 	return true
 }
@@ -148,7 +138,7 @@ func (b *buffer) wait(ctx context.Context) (int64, error) {
 	b.countWaiting(1)
 	defer b.countWaiting(-1)
 	for k.ctx.Err() == nil {
-		f, err := b.restock(k.deadline())
+		f, err := b.restock()
 		if err != nil {
 			return 0, err
 		}
@@ -177,7 +167,7 @@ func (b *buffer) countWaiting(change int) {
 
 // restock makes the next stock the current one if the current one is empty. If there is none, it
 // returns the fetch to wait for.
-func (b *buffer) restock(until time.Time) (*fetch, error) {
+func (b *buffer) restock() (*fetch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.core.problem(); err != nil {
@@ -195,17 +185,11 @@ func (b *buffer) restock(until time.Time) (*fetch, error) {
 	if s := b.next; s != nil {
 		b.next = nil
 		s.openedAt = now.monotonic
-		s.offset = (old.offset + int64(len(old.ids))) % lookEvery
-		s.lookedAt.Store(old.lookedAt.Load())
-		s.isQuick.Store(old.isQuick.Load())
 		b.handed += uint64(old.handed())
 		b.current.Store(s)
 		return nil, nil
 	}
 	b.startFetch()
-	if b.fetch.until.Before(until) {
-		b.fetch.until = until
-	}
 	return b.fetch, nil
 }
 
@@ -237,54 +221,39 @@ func (b *buffer) startFetch() {
 	if b.fetch != nil {
 		return
 	}
-	c := b.core
-	began := time.Now()
-	f := &fetch{done: make(chan struct{}), until: began.Add(c.options.Timeout)}
-	b.fetch = f
+	b.fetch = &fetch{done: make(chan struct{})}
 	b.size = min(max(b.size, fetchMin), fetchMax)
 	r := request{kind: kindNext, count: uint32(min(max(b.size, b.waiting), fetchMax)), maxWait: fetchWait, isFetch: true}
-	ctx, cancel := context.WithCancel(c.ctx)
-	f.timer = time.AfterFunc(c.options.Timeout, func() {
-		if left := time.Until(b.until(f)); left > 0 {
-			f.timer.Reset(left)
-			return
-		}
-		cancel()
-	})
-	k := &call{request: r, ctx: ctx, deadline: func() time.Time { return b.until(f) }, allowed: c.options.Timeout, began: began}
 	go func() {
-		got, err := c.do(k)
-		if ctx.Err() != nil && c.ctx.Err() == nil {
-			// The calls that waited for it are over too.
-			err = nil
+		for isDone := false; !isDone; {
+			k, cancel := b.core.call(b.core.ctx, r)
+			got, err := b.core.do(k)
+			cancel()
+			isDone = b.finish(got, err)
 		}
-		cancel()
-		b.finish(f, got, err)
 	}()
 }
 
-// until returns a fetch's deadline, which moves on with the calls that wait.
-func (b *buffer) until(f *fetch) time.Time {
+// finish takes the result of a fetch. It returns false if the fetch goes on, because it was late
+// and calls wait for it: it ends by no call's deadline for the others.
+func (b *buffer) finish(got *reply, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return f.until
-}
-
-// finish takes the result of a fetch.
-func (b *buffer) finish(f *fetch, got *reply, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer close(f.done)
-	f.timer.Stop()
-	b.fetch, f.err = nil, err
-	if got == nil {
-		return
+	if _, isLate := err.(*DeadlineError); isLate && b.waiting > 0 {
+		return false
 	}
-	if err != nil || b.core.problem() != nil {
+	b.fetch.err = err
+	close(b.fetch.done)
+	b.fetch = nil
+	if err == nil {
+		err = b.core.problem()
+	}
+	if got != nil && err != nil {
 		b.core.counts.dropped.Add(uint64(len(got.ids)))
-		return
+	} else if got != nil {
+		b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, arrived: got.arrived}
 	}
-	b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, arrived: got.arrived}
+	return true
 }
 
 // expire drops a stock that is too old, when handed of its IDs were handed out.
@@ -303,7 +272,7 @@ func (b *buffer) empty(handed int64) {
 	s.taken.Store(emptied)
 	b.handed += uint64(handed)
 	b.core.counts.dropped.Add(uint64(int64(len(s.ids)) - handed))
-	b.current.Store(noStock())
+	b.current.Store(&stock{})
 }
 
 // drop drops all IDs.

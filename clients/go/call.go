@@ -27,23 +27,18 @@ const (
 // call is a request with one deadline over all of its tries.
 type call struct {
 	request
-	// ctx ends with the deadline, which moves on while calls wait for a fetch.
+	// ctx ends with the deadline.
 	ctx      context.Context
-	deadline func() time.Time
+	deadline time.Time
 	allowed  time.Duration
-	began    time.Time
 	tries    int
-	// refused has the refusals that outlast the deadline.
-	refused map[*endpoint]*RefusedError
 }
 
 // call begins a call whose deadline is the context's or Options.Timeout, whichever is earlier.
 func (c *core) call(parent context.Context, r request) (*call, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(parent, c.options.Timeout)
 	deadline, _ := ctx.Deadline()
-	now := time.Now()
-	return &call{request: r, ctx: ctx, deadline: func() time.Time { return deadline },
-		allowed: deadline.Sub(now), began: now}, cancel
+	return &call{request: r, ctx: ctx, deadline: deadline, allowed: time.Until(deadline)}, cancel
 }
 
 // ended returns why a call can get nothing any more: the client is closed, it has found a
@@ -60,16 +55,15 @@ func (c *core) ended(k *call) error {
 	}
 }
 
-// pause waits before the next try.
-func (c *core) pause(k *call, wait time.Duration) error {
+// pause waits, until the context or the client ends.
+func (c *core) pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-c.ctx.Done():
-	case <-k.ctx.Done():
+	case <-ctx.Done():
 	}
-	return c.ended(k)
 }
 
 // reply is what a request got.
@@ -117,33 +111,22 @@ func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time
 	if !refused.isRetried() {
 		return 0, refused
 	}
-	left := time.Until(k.deadline())
+	left := time.Until(k.deadline)
 	isLate := refused.RetryAfter > left
+	l.note(conn.endpoint, refused)
 	if isLate {
-		k.refused[conn.endpoint] = refused
-		if !l.core.hasOthers(k, conn.endpoint) {
-			return 0, k.soonest()
+		if told := l.core.soonest(k.deadline); told != nil {
+			err = told
 		}
 	}
-	if refused.Action == Leave || isLate {
+	if refused.Action == Leave || isLate && err == nil {
 		if l.leave(conn, refused) {
 			conn.end(errLeft)
 		}
-		return 0, nil
+		return 0, err
 	}
-	l.note(conn.endpoint, refused)
 	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
-	return wait + time.Duration(random(int64(min(wait, (left-wait)/2)))), nil
-}
-
-// soonest returns the refusal with the shortest time to wait.
-func (k *call) soonest() (soonest *RefusedError) {
-	for _, refused := range k.refused {
-		if soonest == nil || refused.RetryAfter < soonest.RetryAfter {
-			soonest = refused
-		}
-	}
-	return soonest
+	return wait + time.Duration(random(int64(min(wait, (left-wait)/2)))), err
 }
 
 // sent is a request in the row of expected replies.
@@ -163,7 +146,7 @@ type sent struct {
 // connection is a connection to a daemon. Replies come in the order of the requests. A call that is
 // cancelled or late keeps its place in the row: its reply is read and dropped.
 //
-// A goroutine reads and another one writes, until the connection ends.
+// A goroutine reads until the connection ends. Calls write.
 type connection struct {
 	core     *core
 	lane     *lane
@@ -174,8 +157,6 @@ type connection struct {
 	welcome
 	// slots bounds the row.
 	slots chan struct{}
-	// wake tells the writer that there is output.
-	wake chan struct{}
 	// done is closed when the connection has ended and the lane knows it.
 	done chan struct{}
 
@@ -184,6 +165,8 @@ type connection struct {
 	output  []byte
 	lastTag uint16
 	isEnded bool
+	// isDeaf is true once a write has failed. The reader goes on: the daemon's last words count more.
+	isDeaf bool
 }
 
 // errLeft is the end of a connection that its client has left.
@@ -192,10 +175,16 @@ var errLeft = errors.New("the client has left the connection")
 // start makes a greeted connection that of a lane.
 func (c *connection) start(l *lane, e *endpoint) {
 	c.lane, c.endpoint, c.lastTag = l, e, helloTag
-	c.slots, c.wake, c.done = make(chan struct{}, inFlightMax), make(chan struct{}, 1), make(chan struct{})
+	c.slots, c.done = make(chan struct{}, inFlightMax), make(chan struct{})
 	c.socket.SetDeadline(time.Time{})
 	go c.read()
-	go c.write()
+	go func() {
+		select {
+		case <-c.core.ctx.Done():
+			c.end(ErrClosed)
+		case <-c.done:
+		}
+	}()
 }
 
 // ask sends a request and waits for its reply, but not longer than its call.
@@ -214,10 +203,6 @@ func (c *connection) ask(k *call) *reply {
 		return &reply{err: errLeft}
 	}
 	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-	select {
 	case got := <-s.reply:
 		return got
 	case <-k.ctx.Done():
@@ -226,7 +211,7 @@ func (c *connection) ask(k *call) *reply {
 	}
 }
 
-// enter puts a request into the row and the output. It returns nil if the connection has ended.
+// enter puts a request into the row and sends it. It returns nil if the connection has ended.
 func (c *connection) enter(k *call) *sent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,37 +224,22 @@ func (c *connection) enter(k *call) *sent {
 	}
 	s := &sent{tag: c.lastTag, due: c.core.times.now(), reply: make(chan *reply, 1), collect: collector{asked: k.request}}
 	if k.kind == kindNext {
-		s.wait = max(0, min(k.maxWait, time.Until(k.deadline())))
+		s.wait = max(0, min(k.maxWait, time.Until(k.deadline)))
 	}
 	if k.isFetch && k.count > c.maxCount {
 		s.collect.asked.count = c.maxCount
 	}
-	c.output = appendRequest(c.output, s.tag, s.collect.asked, c.core.options.Source, s.wait)
 	if c.row = append(c.row, s); len(c.row) == 1 {
 		c.armStall()
 	}
-	return s
-}
-
-// write sends the output. After a failure the reader goes on: the daemon's last words count more.
-func (c *connection) write() {
-	var spare []byte
-	for {
-		select {
-		case <-c.wake:
-		case <-c.done:
-			return
-		case <-c.core.ctx.Done():
-			c.end(ErrClosed)
-			return
-		}
-		c.mu.Lock()
-		output := c.output
-		c.output = spare[:0]
-		c.mu.Unlock()
-		c.socket.Write(output)
-		spare = output
+	if !c.isDeaf {
+		c.output = appendRequest(c.output[:0], s.tag, s.collect.asked, c.core.options.Source, s.wait)
+		// The row is short, so a socket takes it whole, or its daemon stands still.
+		c.socket.SetWriteDeadline(time.Now().Add(c.core.times.answer))
+		_, err := c.socket.Write(c.output)
+		c.isDeaf = err != nil
 	}
+	return s
 }
 
 // read takes replies until the connection ends.
@@ -352,6 +322,8 @@ func (c *connection) take(f *frame) error {
 
 // end closes the connection. The requests in the row fail, and their calls try again.
 func (c *connection) end(reason error) {
+	// First, because a call that writes holds the lock.
+	c.socket.Close()
 	c.mu.Lock()
 	isEnded, row := c.isEnded, c.row
 	c.isEnded, c.row = true, nil
@@ -359,7 +331,9 @@ func (c *connection) end(reason error) {
 	if isEnded {
 		return
 	}
-	c.socket.Close()
+	if c.core.ctx.Err() != nil {
+		reason = ErrClosed
+	}
 	if c.lane.leave(c, reason) && reason != ErrClosed {
 		c.core.failed(c.label, reason)
 	}

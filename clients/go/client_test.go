@@ -433,10 +433,10 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 	later := append([]byte(nil), welcome...)
 	later[headSize] = 2
 	for answer, name := range map[string]string{
-		"HTTP/1.1 400 Bad Request\r\n\r\n":                   `in HTTP ("HTTP/1.1 400 Bad Request")`,
-		"<html>\r\n":                                         `in HTTP ("<html>")`,
-		"-ERR unknown command\r\n":                           "as Redis does",
-		"SSH-2.0-OpenSSH_9.2\r\n":                            `in text ("SSH-2.0-OpenSSH_9.2")`,
+		"HTTP/1.1 400 Bad Request\r\n\r\n":                   `it answers "HTTP/1.1 400 Bad Request"`,
+		"<html>\r\n":                                         `it answers "<html>"`,
+		"-ERR unknown command\r\n":                           `it answers "-ERR unknown command"`,
+		"SSH-2.0-OpenSSH_9.2\r\n":                            `it answers "SSH-2.0-OpenSSH_9.2"`,
 		"\x15\x03\x01\x00\x02\x02\x0a":                       "write tls:host:port",
 		"\x00\x00\x00\x00":                                   "a length of 0; 4 to 65536",
 		string(later):                                        "version 2 of the protocol",
@@ -520,9 +520,9 @@ func TestRepliesThatBreakThePromises(t *testing.T) {
 		{asked, []frame{{kind: kindRuns, body: run(1<<63, 3, 1)}}, "exceed 63 bits"},
 		{asked, []frame{{kind: kindRuns, body: run(1<<63-2, 3, 1)}}, "exceed 63 bits"},
 		{asked, []frame{{kind: kindRuns, body: run(1, 3, 0)}}, "a stride of 0"},
-		{asked, []frame{{kind: kindRuns, body: nil}}, "runs of 0 bytes"},
+		{asked, []frame{{kind: kindRuns, body: nil}}, "0 bytes of IDs"},
 		{asked, []frame{{kind: kindList, body: list}}, "has 1 IDs and 3"},
-		{asked, []frame{{kind: kindList, body: list[1:]}}, "list of 7 bytes"},
+		{asked, []frame{{kind: kindList, body: list[1:]}}, "7 bytes of IDs"},
 		{asked, []frame{{kind: kindRuns, body: run(1, 0, 1)}}, "a run of 0 IDs"},
 		{asked, []frame{{kind: kindRuns, body: run(1, 1, 1), flags: flagMore}, {kind: kindList, body: list}}, "wrong kind"},
 		{asked, []frame{{kind: kindPong}}, "wrong kind"},

@@ -23,7 +23,7 @@ func (c *core) watch() {
 func (c *core) rounds() {
 	wait := time.Duration(random(int64(c.times.firstRound)))
 	var before map[claimants][2]int
-	for c.sleep(wait) {
+	for c.pause(c.ctx, wait); c.ctx.Err() == nil; c.pause(c.ctx, wait) {
 		all := c.round()
 		found := collisions(all)
 		c.judge(before, found, all)
@@ -104,18 +104,6 @@ func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
 	if now != nil {
 		c.collision.Store(nil)
 		c.event(Event{Kind: CollisionOver, Endpoint: now.Endpoints[0], Other: now.Endpoints[1]})
-	}
-}
-
-// sleep returns false if the client is closed meanwhile.
-func (c *core) sleep(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.ctx.Done():
-		return false
 	}
 }
 

@@ -13,8 +13,8 @@ type endpoint struct {
 	place
 	// failures counts those since the last answered call. The back-off grows with them.
 	failures int
-	// restsUntil is when it may be asked again, and leftAt when it was left last.
-	restsUntil, leftAt time.Time
+	// restsUntil is when it may be asked again, and servesAt when it can serve, as it says.
+	restsUntil, servesAt time.Time
 	// reason is why it was left, or why a call waits.
 	reason error
 }
@@ -92,14 +92,11 @@ func (l *lane) dial(d *dialing, e *endpoint) {
 // daemon asked for and up to as much again. The lock must be held.
 func (l *lane) rest(e *endpoint, reason error) {
 	limit := min(l.core.times.backoffMin<<min(e.failures, 16), l.core.times.backoffMax)
-	rest := time.Duration(random(int64(limit)))
-	if refused := (*RefusedError)(nil); errors.As(reason, &refused) && refused.RetryAfter > 0 {
-		asked := min(refused.RetryAfter, retryAfterCap)
-		rest = asked + time.Duration(random(int64(asked)))
-	}
 	e.failures++
-	e.reason, e.leftAt = reason, time.Now()
-	e.restsUntil = e.leftAt.Add(rest)
+	e.note(reason)
+	asked := min(time.Until(e.servesAt), retryAfterCap)
+	rest := max(time.Duration(random(int64(limit))), asked+time.Duration(random(int64(asked))))
+	e.restsUntil = time.Now().Add(rest)
 	if l.endpoints[l.current] == e {
 		l.current = (l.current + 1) % len(l.endpoints)
 	}
@@ -127,8 +124,15 @@ func (l *lane) leave(conn *connection, reason error) bool {
 func (l *lane) note(e *endpoint, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.reason = reason; reason == nil {
+	if e.note(reason); reason == nil {
 		e.failures = 0
+	}
+}
+
+func (e *endpoint) note(reason error) {
+	e.reason, e.servesAt = reason, time.Time{}
+	if refused := (*RefusedError)(nil); errors.As(reason, &refused) {
+		e.servesAt = time.Now().Add(refused.RetryAfter)
 	}
 }
 
@@ -146,19 +150,24 @@ func (l *lane) backTo(index int) {
 	conn.end(errLeft)
 }
 
-// hasOthers returns true if another endpoint may serve a call before its deadline: one that has not
-// refused it, and was not left since it began.
-func (c *core) hasOthers(k *call, than *endpoint) bool {
+// soonest returns the refusal with the shortest wait, if no endpoint may serve before that time.
+func (c *core) soonest(before time.Time) *RefusedError {
+	var first *endpoint
 	for _, l := range c.lanes {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range l.endpoints {
-			if e != than && k.refused[e] == nil && !e.leftAt.After(k.began) {
-				return true
+			if !e.servesAt.After(before) {
+				return nil
+			}
+			if first == nil || e.servesAt.Before(first.servesAt) {
+				first = e
 			}
 		}
 	}
-	return false
+	refused := (*RefusedError)(nil)
+	errors.As(first.reason, &refused)
+	return refused
 }
 
 // reasons returns the last reason of each endpoint.

@@ -4,11 +4,10 @@ package snowbank
 // a lane for each endpoint: a call begins with the one whose turn it is, tries each once, and
 // begins again when the first of them does not rest any more.
 func (c *core) do(k *call) (*reply, error) {
-	k.refused = map[*endpoint]*RefusedError{}
-	if err := c.ended(k); err != nil {
-		return nil, err
-	}
 	for {
+		if err := c.ended(k); err != nil {
+			return nil, err
+		}
 		turn := int(c.turn.Add(1) % uint64(len(c.lanes)))
 		soonest := longestPause
 		for i := range c.lanes {
@@ -18,8 +17,6 @@ func (c *core) do(k *call) (*reply, error) {
 			}
 			soonest = min(soonest, wait)
 		}
-		if err := c.pause(k, soonest); err != nil {
-			return nil, err
-		}
+		c.pause(k.ctx, soonest)
 	}
 }

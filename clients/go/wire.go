@@ -192,9 +192,9 @@ func (c *collector) add(f *frame) (isDone bool, err error) {
 	c.kind = f.kind
 	switch f.kind {
 	case kindRuns:
-		err = c.addRuns(f.body)
+		err = c.addIDs(f.body, runSize)
 	case kindList:
-		err = c.addList(f.body)
+		err = c.addIDs(f.body, idSize)
 	default:
 		if c.json = append(c.json, f.body...); len(c.json) > infoBytesMax {
 			err = breachf("its INFO exceeds %d bytes", infoBytesMax)
@@ -221,13 +221,16 @@ func (c *collector) fits(kind byte) bool {
 	return kind == kindPong
 }
 
-func (c *collector) addRuns(body []byte) error {
-	if len(body) == 0 || len(body)%runSize != 0 {
-		return breachf("its reply has runs of %d bytes", len(body))
+// addIDs takes the runs of a frame. An ID of a list is a run of one.
+func (c *collector) addIDs(body []byte, size int) error {
+	if len(body) == 0 || len(body)%size != 0 {
+		return breachf("its reply has %d bytes of IDs", len(body))
 	}
-	for ; len(body) > 0; body = body[runSize:] {
-		first, count := binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint32(body[8:])
-		stride := uint64(binary.LittleEndian.Uint32(body[12:]))
+	for ; len(body) > 0; body = body[size:] {
+		first, count, stride := binary.LittleEndian.Uint64(body), uint32(1), uint64(1)
+		if size == runSize {
+			count, stride = binary.LittleEndian.Uint32(body[8:]), uint64(binary.LittleEndian.Uint32(body[12:]))
+		}
 		if count == 0 || stride == 0 {
 			return breachf("its reply has a run of %d IDs with a stride of %d", count, stride)
 		}
@@ -239,20 +242,6 @@ func (c *collector) addRuns(body []byte) error {
 			c.ids = append(c.ids, int64(id))
 			id += stride
 		}
-	}
-	return nil
-}
-
-func (c *collector) addList(body []byte) error {
-	if len(body) == 0 || len(body)%idSize != 0 {
-		return breachf("its reply has a list of %d bytes", len(body))
-	}
-	for ; len(body) > 0; body = body[idSize:] {
-		id := binary.LittleEndian.Uint64(body)
-		if err := c.check(id, 0, 1); err != nil {
-			return err
-		}
-		c.ids = append(c.ids, int64(id))
 	}
 	return nil
 }
@@ -275,20 +264,15 @@ func (c *collector) check(first, span uint64, count uint32) error {
 	return nil
 }
 
-// describeForeign names the server of an answer that cannot be a frame.
+// describeForeign shows an answer that cannot be a frame.
 func describeForeign(length uint32, answer []byte) breach {
-	line, _, _ := strings.Cut(strings.TrimLeft(string(answer), "\r\n"), "\r")
-	isText := strings.IndexFunc(line, isControl) < 0
 	switch {
 	case bytes.HasPrefix(answer, []byte{0x15, 0x03}):
 		// An alert: the listener took the request for a broken handshake.
 		return "it speaks TLS: write tls:host:port"
-	case strings.HasPrefix(line, "HTTP") || strings.HasPrefix(line, "<"):
-		return breachf("it answers in HTTP (%q): is this the port of a web server, or of the daemon's admin listener?", line)
-	case len(line) > 1 && line[0] == '-' && line[1] >= 'A' && line[1] <= 'Z':
-		return breachf("it answers as Redis does (%q): is this the port of a Redis server?", line)
-	case isText && len(line) >= lengthSize:
-		return breachf("it answers in text (%q)", line)
+	case bytes.IndexFunc(answer[:lengthSize], isControl) < 0:
+		line, _, _ := strings.Cut(string(answer), "\r")
+		return breachf("it answers %q: is this the port of a web server, of a Redis, or of the daemon's admin listener?", line)
 	}
 	return breachf("a frame with a length of %d; %d to %d are allowed", length, lengthMin, lengthMax)
 }

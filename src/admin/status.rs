@@ -189,6 +189,10 @@ pub(crate) struct SnowflakeStatus {
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
     pub(crate) offset: u64,
+    /// The last number that was handed out, or the last before the start. `None` while the source
+    /// hands out nothing. In JSON it is text, because JavaScript's integers end at 2^53.
+    #[serde(with = "text")]
+    pub(crate) last: Option<u64>,
     /// The numbers that can be handed out without a raise: the rest of the reservation or, for a
     /// shared counter, the rest of its ranges.
     pub(crate) reserved: u64,
@@ -393,3 +397,17 @@ impl IdentityStatus {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// A number as text.
+mod text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(number: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        number.map(|number| number.to_string()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+    }
+}

@@ -184,7 +184,15 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
 fn ticket_in_words(ticket: &TicketStatus) -> String {
     let place = if ticket.shared { " at the fleet's coordinator" } else { "" };
     let TicketStatus { increment, offset, left, .. } = ticket;
-    format!("ticket counter{place}; increment {increment}, offset {offset}; {} numbers left", Grouped(*left))
+    let last = match ticket.last {
+        Some(0) => String::from("no number handed out yet; "),
+        Some(last) => format!("last number {last}; "),
+        None => String::new(),
+    };
+    format!(
+        "{last}ticket counter{place}; increment {increment}, offset {offset}; {} numbers left",
+        Grouped(*left)
+    )
 }
 
 fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String {

@@ -38,7 +38,7 @@ impl fmt::Display for Shards {
 const LAYOUT_KEYS: [&str; 7] =
     ["layout", "worker_ids", "worker_id_from", "burst_window", "max_ahead", "on_step_back", "sequence_start"];
 /// The settings that only ticket sources have.
-const COUNTER_KEYS: [&str; 3] = ["increment", "offset", "maximum"];
+const COUNTER_KEYS: [&str; 4] = ["increment", "offset", "maximum", "reserve"];
 
 /// Returns the settings that only sources of other kinds have.
 pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {

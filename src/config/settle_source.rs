@@ -6,6 +6,7 @@ use super::findings::Findings;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
 use super::units::Plain;
+use crate::keeper::RESERVE;
 use crate::numbering::LAST_ID;
 use crate::source::Kind;
 use snowbank_id::layout::{Life, Numbering, UnixMicros, WorkerSet};
@@ -58,7 +59,8 @@ pub(super) fn settle_source(
 fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findings: &mut Findings) {
     // The default values of a counter are not refused, because the reference states them for every
     // source.
-    let has_default_counter = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
+    let has_default_counter =
+        source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID && source.reserve == RESERVE;
     if source.kind.follows_the_clock() && has_default_counter {
         return;
     }

@@ -11,6 +11,7 @@ use super::Settings;
 use super::fields::WorkerIds;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
+use crate::keeper::{RESERVE, RESERVE_MAX};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -22,6 +23,9 @@ pub const SOURCES_MAX: usize = 64;
 /// a second while the source is in use, so requests wait for it only if raises take longer than
 /// about half of this time. A crash skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
+
+// The default of `reserve`.
+const _: () = assert!(RESERVE == 32);
 
 /// The reason why a reload cannot change the name or the index of a running source.
 const PLACE: &str = "a source keeps its place and its name while the daemon runs";
@@ -50,9 +54,9 @@ settings! {
         ///
         /// "fleet-ticket" has its counter at the fleet's coordinator. All daemons of the fleet with
         /// a source of this name share it: each takes ranges of numbers that no other has. A range
-        /// lasts for fleet.horizon at the present rate, and has 1,000 to 10 million numbers. A stop
-        /// or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares
-        /// the counter.
+        /// lasts for fleet.horizon at the present rate, and has at most 10 million numbers. A crash
+        /// skips the rest of it, and so does a stop once another daemon has taken numbers above.
+        /// `snowbank ticket set NAME VALUE --config FILE` prepares the counter.
         kind: Kind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&Kind::ALL.map(|kind| (kind.name(), kind)));
 
@@ -68,6 +72,15 @@ settings! {
         /// such as 2147483647. When it is reached, requests are refused. A later start may raise
         /// it.
         maximum: u64 = "9223372036854775807" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
+
+        /// The least numbers of a ticket source that are reserved ahead of requests, 1 to 1,000,000:
+        /// those that a crash skips when few are drawn. Under load, numbers for four seconds are
+        /// reserved, or a range.
+        ///
+        /// 1: nothing is reserved ahead, for numbers that customers see, such as those of invoices.
+        /// Each request then waits until its own numbers are stored: for two syncs of the disk, or
+        /// for the coordinator. Requests that wait at the same time share them.
+        reserve: u64 = "32" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=RESERVE_MAX);
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as

@@ -54,6 +54,11 @@ impl Facts {
         self.source_settings[source].is_consecutive()
     }
 
+    /// Returns the indices of the ticket sources.
+    pub(super) fn tickets(&self) -> impl Iterator<Item = usize> {
+        (0..self.sources.len()).filter(|&source| self.layout(source).is_none())
+    }
+
     /// Returns the layout of a source. `None` if the source counts tickets.
     pub fn layout(&self, source: usize) -> Option<&Layout> {
         self.source_settings[source].own_layout()

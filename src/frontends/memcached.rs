@@ -135,8 +135,17 @@ impl Memcached {
                 Ok(Step::Ids { consumed, ask: Ask::new(source, count), form })
             }
             Increment::Read => {
-                number(out, form, conditions.counts.last_number(source).unwrap_or_default());
-                Ok(Step::Answered { consumed, error: None })
+                let error = match conditions.last_number(source) {
+                    Ok(last) => {
+                        number(out, form, last);
+                        None
+                    }
+                    Err(words) => {
+                        self.refuse(out, form, &words);
+                        Some(words.code)
+                    }
+                };
+                Ok(Step::Answered { consumed, error })
             }
         }
     }

@@ -33,7 +33,7 @@ public class Recipe {
             try {
                 System.out.println(ids.next());
                 Thread.sleep(0, 400_000);
-            } catch (InterruptedException error) {
+            } catch (Exception error) {
                 throw new IllegalStateException(error);
             }
         }

@@ -17,7 +17,7 @@ use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
 use crate::support::program::run_configured;
-use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run};
+use crate::support::wire::{self, CLOCK_BEHIND, NO_CEILING, Run};
 use crate::support::{Ask, Daemon, Reply, poll};
 use rustix::process::Signal;
 

@@ -55,14 +55,17 @@ fn in_node(recipe: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Writes a recipe from the page, and the program that runs it, into a new folder.
-fn written(fence: &str, recipe: &str, program: &str) -> TempDir {
+/// Writes the common recipe of a language and that of a library from the page, and the program that
+/// runs them, into a new folder. Each file has its name in its language.
+fn written(language: &str, library: &str, files: [&str; 2], program: &str) -> TempDir {
     let page = std::fs::read_to_string(root().join("docs/clients.md")).expect("the page");
-    let (_, code) = page.split_once(&format!("```{fence}\n")).expect("the recipe");
-    let (code, _) = code.split_once("```").expect("its end");
-    let package = if recipe.ends_with(".go") { "package main\n\n" } else { "" };
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join(recipe), format!("{package}{code}")).expect("written");
+    for (fence, file) in [(language.to_owned(), files[0]), (format!("{language} {library}"), files[1])] {
+        let (_, code) = page.split_once(&format!("```{fence}\n")).expect("the recipe");
+        let (code, _) = code.split_once("```").expect("its end");
+        let package = if file.ends_with(".go") { "package main\n\n" } else { "" };
+        std::fs::write(folder.path().join(file), format!("{package}{code}")).expect("written");
+    }
     std::fs::copy(script(program), folder.path().join(program)).expect("copied");
     folder
 }
@@ -172,21 +175,23 @@ fn recipes_for_php_and_ruby_draw_all_ids_over_faults() {
     }
 }
 
-/// The library comes from Go's module proxy.
+/// The clients of Redis that the recipes for Go use. They come from Go's module proxy.
+const GO: [(&str, &str); 2] =
+    [("go-redis", "github.com/redis/go-redis/v9@v9.23.0"), ("redigo", "github.com/gomodule/redigo@v1.9.2")];
+
 #[test]
-fn recipe_for_go_draws_all_ids_over_faults() {
+fn recipes_for_go_draw_all_ids_over_faults() {
     if !has_program("go", "golang") {
         return;
     }
-    let folder = written("go redigo", "ids.go", "recipe.go");
-    for step in [&["mod", "init", "recipe"][..], &["get", REDIGO], &["build", "-o", "recipe", "."]] {
-        compile(Command::new("timeout").args(["300", "go"]).args(step).current_dir(folder.path()));
+    for (name, module) in GO {
+        let folder = written("go", name, ["ids.go", "connect.go"], "recipe.go");
+        for step in [&["mod", "init", "recipe"][..], &["get", module], &["build", "-o", "recipe", "."]] {
+            compile(Command::new("timeout").args(["300", "go"]).args(step).current_dir(folder.path()));
+        }
+        numbers_rows("resp", name, || Command::new(folder.path().join("recipe")));
     }
-    numbers_rows("resp", "redigo", || Command::new(folder.path().join("recipe")));
 }
-
-/// The client of Redis that the recipe for Go uses.
-const REDIGO: &str = "github.com/gomodule/redigo@v1.9.2";
 
 /// `tests/clients/install` brings the libraries.
 #[test]
@@ -195,16 +200,18 @@ fn recipes_for_java_draw_all_ids_over_faults() {
         return;
     }
     let Some(jars) = newest("jars") else { return };
-    for (front_end, name) in [("memcached", "spymemcached"), ("resp", "jedis")] {
+    for (front_end, name) in [("memcached", "spymemcached"), ("resp", "jedis"), ("resp", "lettuce")] {
         numbers_rows_in_java(front_end, name, &format!("{}/*", jars.display()));
     }
 }
 
 fn numbers_rows_in_java(front_end: &str, name: &str, jars: &str) {
-    let folder = written(&format!("java {name}"), "Ids.java", "Recipe.java");
+    let folder = written("java", name, ["Ids.java", "Daemon.java"], "Recipe.java");
     let classes = format!("{jars}:.");
     let mut build = Command::new("javac");
-    compile(build.args(["-cp", &classes, "Ids.java", "Recipe.java"]).current_dir(folder.path()));
+    compile(
+        build.args(["-cp", &classes, "Ids.java", "Daemon.java", "Recipe.java"]).current_dir(folder.path()),
+    );
     numbers_rows(front_end, name, || {
         let mut command = Command::new("java");
         command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::failing_disk::ENOSPC;
+use crate::support::frontend::FrontEndClient;
+use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::wire::{EXHAUSTED, NO_CEILING, PARTIAL, Run};
@@ -19,7 +21,7 @@ const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
 const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
 /// The smallest reservation: the most numbers that a crash of an unused daemon skips.
-const RESERVATION_MIN: u64 = 1_000;
+const RESERVE: u64 = 32;
 
 /// A load that requests more numbers at once than the smallest reservation has.
 const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
@@ -77,6 +79,81 @@ fn a_counter_continues_after_a_clean_stop_without_a_gap() {
         }
         daemon.stop();
     }
+}
+
+/// Each number is durable before it is handed out, and none is reserved beyond it.
+#[test]
+fn with_a_reserve_of_one_a_kill_skips_no_number() {
+    let machine = counted_from("1000");
+    let mut expected = 1_001;
+    for _ in 0..3 {
+        let mut daemon = machine.start(&format!("{ORDERS}reserve = 1\n"));
+        for count in [1, 1, 40, 1] {
+            let ids = next(&daemon, count);
+            let wanted: Vec<u64> = (expected..expected + u64::from(count)).collect();
+            assert_eq!(ids, wanted);
+            expected += u64::from(count);
+        }
+        daemon.kill();
+    }
+    // A few requests that do not wait are refused, and then one is served.
+    let daemon = machine.start(&format!("{ORDERS}reserve = 1\n"));
+    let mut wire = daemon.connect();
+    let reply = poll("numbers", || {
+        Some(wire.next(Ask::of(40).wait_ms(0))).filter(|reply| reply.id_count().is_some())
+    });
+    assert_eq!(reply.ids()[0], expected);
+}
+
+/// Returns the last number of the source `orders`, as each place of the daemon tells it.
+fn last_everywhere(daemon: &Daemon) -> [String; 7] {
+    let [_, resp, memcached, http, _] = &daemon.addresses[..] else { panic!("{:?}", daemon.addresses) };
+    let mut redis = FrontEndClient::connect(resp.tcp());
+    redis.send("GET orders\r\nINCRBY orders 0\r\n");
+    let [_, by_get, by_0] = [(); 3].map(|()| redis.line());
+    let mut memcached = FrontEndClient::connect(memcached.tcp());
+    memcached.send("incr orders 0\r\n");
+    let sources = FrontEndClient::connect(http.tcp()).get("/v1/sources", "").json();
+    let status = get(daemon, "/status").json();
+    let text = |json: &serde_json::Value| json["sources"][0]["last"].as_str().expect("text").to_owned();
+    let words = status["sources"][0]["facts"][0].as_str().expect("a fact");
+    let words = words.strip_prefix("last number ").and_then(|words| words.split_once(';'));
+    let metric = sample(&scrape(daemon), "snowbank_ticket_last{source=\"orders\"}");
+    [
+        by_get,
+        by_0.trim_start_matches(':').to_owned(),
+        memcached.line(),
+        text(&sources),
+        text(&status),
+        words.map_or("0", |(last, _)| last).to_owned(),
+        metric.to_string(),
+    ]
+}
+
+#[test]
+fn every_place_tells_the_same_last_number() {
+    let machine = counted_from("0");
+    let shown = |expected: &str| {
+        let shown = machine.run(&["state", "show"]).out;
+        assert!(shown.contains(&format!("  last        {expected}\n")), "{expected}: {shown}");
+    };
+    let start = || machine.setup(ORDERS).resp().front_end("memcached").front_end("http").admin().start();
+    shown("0");
+    let mut daemon = start();
+    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "0"));
+    next(&daemon, 7);
+    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "7"));
+    shown("at most 32");
+    daemon.kill();
+    shown("at most 32");
+    let daemon = start();
+    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "32"), "the last that may have been handed out");
+    assert_eq!(next(&daemon, 2), [33, 34]);
+    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "34"));
+    daemon.stop();
+    shown("34");
+    let json = machine.run(&["state", "show", "--json"]).out;
+    assert!(json.contains(r#""last":"34""#), "{json}");
 }
 
 #[test]
@@ -184,11 +261,11 @@ fn an_older_copy_of_the_state_is_refused() {
     assert_eq!(next(&daemon, 3), [1, 2, 3]);
     daemon.kill();
     fs::write(&ceilings, older).expect("the older copy is put back");
-    machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 1001"]);
+    machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 33"]);
     // With another increment the older copy would repeat numbers as well.
     machine.setup(ODD).end().assert_refusal(&["older", "\"orders\""]);
     let adopted = machine.setup(ORDERS).args(["--adopt-state"]).start();
-    assert_eq!(next(&adopted, 1), [1_001], "the daemon starts above all reserved numbers");
+    assert_eq!(next(&adopted, 1), [33], "the daemon starts above all reserved numbers");
     adopted.stop();
 }
 
@@ -249,7 +326,7 @@ fn only_the_reserved_numbers_are_served_on_failing_storage() {
         let ids = reply.ids();
         assert_eq!(ids[0], last + 1, "the daemon skipped a number");
         last = ids[99];
-        assert!(last <= 2 * RESERVATION_MIN, "the daemon handed out numbers above its ceiling");
+        assert!(last <= 2 * RESERVE, "the daemon handed out numbers above its ceiling");
     };
     let (code, ..) = refusal.error();
     assert_eq!(code, NO_CEILING);

@@ -266,8 +266,7 @@ impl Buffer {
     /// twice that batch if its half went fast.
     fn resize(&mut self, handed_out: usize, was_fast: bool) {
         let handed_out = if was_fast { self.ids.len() } else { handed_out };
-        let waiting = self.fetched.waiting.load(Ordering::Relaxed);
-        let size = u32::try_from((2 * handed_out).max(waiting)).unwrap_or(SIZE_MAX);
+        let size = u32::try_from(2 * handed_out).unwrap_or(SIZE_MAX);
         self.size = size.clamp(SIZE_MIN, SIZE_MAX).min(self.batch.max_count.max(1));
     }
 
@@ -293,12 +292,10 @@ impl Buffer {
             }
             slot.is_fetching = true;
         }
-        let waiting = u32::try_from(self.fetched.waiting.load(Ordering::Relaxed)).unwrap_or(SIZE_MAX);
-        let count = self.size.max(waiting.min(SIZE_MAX));
-        let core = self.core.clone();
+        let (core, size) = (self.core.clone(), self.size);
         let fetching = Fetching { fetched: self.fetched.clone(), result: Some(Err(Error::Closed)) };
         self.core.runtime.spawn(async move {
-            let result = fetch(&core, &fetching.fetched, count).await;
+            let result = fetch(&core, &fetching.fetched, size).await;
             fetching.finish(result);
         });
     }
@@ -338,11 +335,13 @@ impl Drop for Buffer {
     }
 }
 
-/// Fetches a batch. The fetch ends by no call's deadline for the others: it goes on while a call
-/// waits.
-async fn fetch(core: &Arc<Core>, fetched: &Fetched, count: u32) -> Result<Batch, Error> {
+/// Fetches a batch of this size, or larger if more calls wait. The fetch ends by no call's deadline
+/// for the others: it goes on while a call waits.
+async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, Error> {
     loop {
         let epoch = core.epoch();
+        let waiting = u32::try_from(fetched.waiting.load(Ordering::Relaxed)).unwrap_or(SIZE_MAX);
+        let count = size.max(waiting.min(SIZE_MAX));
         let asked = Asked::Next { count, source: fetched.source.clone(), partial: true, wait: WAIT };
         match core.call(&asked, &Deadline::after(core.options.timeout)).await {
             Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),

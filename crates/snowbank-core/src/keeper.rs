@@ -29,7 +29,7 @@ mod writer;
 
 pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
 pub use ranges::{NumberRange, WantedRange, add_range};
-pub use reservation::RESERVATION_MIN as FIRST_RANGE;
+pub use reservation::{RESERVE, RESERVE_MAX};
 pub use writer::{Outcome, Write, Written};
 
 use std::sync::Arc;
@@ -181,15 +181,19 @@ impl Keeper {
         self.lost.as_ref()
     }
 
+    /// Takes all grants away if the clocks have jumped: a snapshot may have been restored. IDs claimed
+    /// ahead are dropped, and nothing is claimed until ceilings written from now on are durable.
+    pub fn revoke_after_a_jump(&self, reading: Reading) {
+        if self.wall.has_jumped(reading) {
+            self.sources.iter().for_each(|managed| managed.source().grant().revoke());
+        }
+    }
+
     /// Judges a reading of the clocks, and looks after the sources. The caller must poll again
     /// after [`next_in`](Polled::next_in), and as soon as a claim meets its ceiling or a write
     /// ends.
     pub fn poll(&mut self, reading: Reading) -> Polled {
-        if self.wall.has_jumped(reading) {
-            // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
-            // claimed until ceilings written from now on are durable.
-            self.sources.iter().for_each(|managed| managed.source().grant().revoke());
-        }
+        self.revoke_after_a_jump(reading);
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.record_seen(reading);
         let now = self.wall.believe(reading);

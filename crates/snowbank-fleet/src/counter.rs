@@ -13,6 +13,12 @@
 //! - The daemon ends if the key is gone, cannot be read, or was made again, or if the key's next
 //!   number is below this daemon's numbers. A daemon never makes the key itself.
 //!
+//! A daemon that stops gives the rest of its ranges back, by writing a lower number. The coordinator
+//! does that write only if the key still has the whole text of the daemon's last write, with the
+//! write's identity. So a write that is late, or done twice, never lowers what another daemon took
+//! since. Only ranges of the present generation go back: after a restore, another copy of this
+//! process may use the others.
+//!
 //! If the key has reached a source's maximum, the source gets an empty range, and nothing is
 //! written.
 //!
@@ -90,6 +96,27 @@ pub(super) struct Claim {
     pub write: String,
     /// The numbers that the write takes.
     pub range: NumberRange,
+}
+
+/// Numbers at the end of the counter that are all this daemon's: ranges without a gap between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Last {
+    range: NumberRange,
+    /// The key's value as the write of the last range left it.
+    text: String,
+    /// The grant's generation in which all these ranges were taken.
+    generation: u64,
+}
+
+/// What is left of a daemon's ranges when it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The source's index.
+    pub source: usize,
+    /// The lowest number that was not handed out. The state must have it already.
+    pub next: u64,
+    /// The generation of the source's grant.
+    pub generation: u64,
 }
 
 /// The reason why a counter cannot go on.
@@ -177,6 +204,8 @@ pub(super) struct Counter {
     /// The write whose outcome is unknown, and the grant's generation when the write's identity
     /// was made.
     trying: Option<(Claim, u64)>,
+    /// The numbers that the daemon's last writes took.
+    last: Option<Last>,
 }
 
 impl Counter {
@@ -185,7 +214,7 @@ impl Counter {
         let end = numbering.id_bound(numbering.end());
         let whole = numbering.ticket().and_then(|counter| counter.clone().up_to(LAST_ID).ok());
         let numbering = whole.map_or(numbering, Numbering::from);
-        Counter { numbering, end, floor, identity: None, trying: None }
+        Counter { numbering, end, floor, identity: None, trying: None, last: None }
     }
 
     /// Decides how to take `count` numbers. `found` is the key's value, as it was read.
@@ -206,7 +235,7 @@ impl Counter {
             && of == generation
             && claim.write == key.write
         {
-            return Ok(Step::Ours(self.done(claim)));
+            return Ok(Step::Ours(self.done(claim, key.text(), generation)));
         }
         let from = self.numbering.position_from(key.next);
         if from >= self.numbering.position_from(self.end) {
@@ -225,11 +254,30 @@ impl Counter {
         CounterKey::new(identity, claim.range, &claim.write, writer).text()
     }
 
-    /// Records that a write of this daemon was done, and returns its range.
-    pub(super) fn done(&mut self, claim: Claim) -> NumberRange {
+    /// Records that a write of this daemon was done, and returns its range. `text` is the value that
+    /// it wrote.
+    pub(super) fn done(&mut self, claim: Claim, text: String, generation: u64) -> NumberRange {
         self.trying = None;
         self.floor = self.floor.max(claim.range.to);
+        let NumberRange { from, to } = claim.range;
+        let before = self.last.take().filter(|last| last.range.to == from && last.generation == generation);
+        let from = before.map_or(from, |last| last.range.from);
+        self.last = Some(Last { range: NumberRange { from, to }, text, generation });
         claim.range
+    }
+
+    /// Returns the value that the key must have for the rest of the last ranges to go back, and the
+    /// value that it then gets. `None` if nothing is left, or if another copy of this process may use
+    /// it. `write` is the identity of this write.
+    pub(super) fn give_back(&self, rest: Rest, write: &str, writer: &str) -> Option<(String, String)> {
+        let last = self.last.as_ref().filter(|last| last.generation == rest.generation)?;
+        let next = rest.next.max(last.range.from);
+        if next >= last.range.to {
+            return None;
+        }
+        let identity = self.identity.as_deref().unwrap_or_default();
+        let range = NumberRange { from: next, to: next };
+        Some((last.text.clone(), CounterKey::new(identity, range, write, writer).text()))
     }
 
     /// Returns the loss, after a swap has shown that the key really has this older value.

@@ -57,7 +57,7 @@ use std::time::Duration;
 use snowbank_core::clock::BootMicros;
 
 pub use cluster::Cluster;
-pub use counter::{CounterKey, NumberRange};
+pub use counter::{CounterKey, NumberRange, Rest};
 pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{FleetLimits, KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;

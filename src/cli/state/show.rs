@@ -148,6 +148,9 @@ struct Shown<'a> {
     #[serde(flatten)]
     record: &'a Record,
     kind: &'static str,
+    /// The last number of a ticket counter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<String>,
     /// The time of the ceiling. A ticket counter has no time.
     ceiling_time: Option<String>,
     /// How far the ceiling is ahead of the wall clock; negative if it is behind.
@@ -156,6 +159,17 @@ struct Shown<'a> {
     this_machine: Option<bool>,
     /// The marks of the source's worker IDs. Neighbours with equal marks and holders are one entry.
     marks: Vec<MarkShown>,
+}
+
+/// Returns the last number of a ticket counter, as text. After a clean stop, it is the last that was
+/// handed out; otherwise the last that may have been. 0 before the first. `None` if the record does
+/// not know it.
+fn last_number(record: &Record) -> Option<String> {
+    let Record { numbering, restored, id_bound, .. } = record;
+    numbering.ticket().filter(|_| !restored)?;
+    let Position(next) = numbering.position_from(*id_bound);
+    let last = next.checked_sub(1).map_or(0, |last| numbering.id_at(Position(last)));
+    Some(last.to_string())
 }
 
 /// Returns true if two identities are equal; `None` if one of them is not known.
@@ -179,6 +193,7 @@ impl<'a> Shown<'a> {
         Shown {
             record,
             kind: Kind::of(&record.numbering, false).name(),
+            last: last_number(record),
             ceiling_time: layout.zip(instant).map(|(layout, instant)| layout.rfc3339(instant)),
             ahead_ms: instant.map(|instant| instant.0.saturating_sub(now.0) / 1_000),
             this_boot: are_same(record.boot.as_deref(), here.boot.as_deref()),
@@ -211,6 +226,10 @@ impl<'a> Shown<'a> {
                 let increment = counter.increment();
                 let offset = counter.offset();
                 writeln!(out, "  counter     increment {increment}, offset {offset}")?;
+                if let Some(last) = &self.last {
+                    let at_most = if self.record.clean { "" } else { "at most " };
+                    writeln!(out, "  last        {at_most}{last}")?;
+                }
                 writeln!(out, "  ceiling     position {ceiling}; every number handed out is below {id_bound}")
             }
         }

@@ -40,6 +40,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("name", r#""other""#),
     ("kind", r#""ticket""#),
     ("increment", "7"),
+    ("reserve", "7"),
     ("offset", "7"),
     ("maximum", "700"),
     ("layout", r#""time:41,node:10,sequence:12;tick=1ms;epoch=1420070400000""#),

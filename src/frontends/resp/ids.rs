@@ -5,7 +5,7 @@ use super::encode::Version;
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::facts::Increment;
 use crate::frontends::words::{STOPPING, Words};
-use crate::frontends::{Ask, Conditions, Facts, Reason, in_words};
+use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_wire::{Action, ErrorCode};
 
 /// Asks for the ID of an INCR.
@@ -70,15 +70,13 @@ pub(super) fn get(
     Ok(())
 }
 
-/// Returns the last number of a ticket source, if the client may draw from it.
+/// Returns the last number of a ticket source.
 fn last_number(source: usize, conditions: &Conditions<'_>) -> Result<u64, Refused> {
-    if !conditions.session.may_draw(source) {
-        let name = &conditions.facts.sources[source];
-        let words = in_words(Reason::Denied, conditions.session.name(), name, None);
-        return Err(Refused::new(words.code, words.line(&words.code.name().to_ascii_uppercase())));
+    if conditions.draining {
+        return Err(Refused::new(ErrorCode::ShuttingDown, format!("SHUTTING_DOWN {STOPPING}")));
     }
-    let number = conditions.counts.last_number(source);
-    number.ok_or_else(|| Refused::new(ErrorCode::ShuttingDown, format!("SHUTTING_DOWN {STOPPING}")))
+    let number = conditions.last_number(source);
+    number.map_err(|words| Refused::new(words.code, words.line(&words.code.name().to_ascii_uppercase())))
 }
 
 /// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].

@@ -11,7 +11,7 @@ use super::join_fleet::{Joined, Joining};
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
-    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Taken,
+    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest, Taken,
 };
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_tls::files;
@@ -45,8 +45,9 @@ pub(crate) enum Job {
     Range(WantedRange),
     /// Check that the coordinator answers, and that the worker IDs still belong to this daemon.
     Confirm(Clocks),
-    /// Release the worker IDs, and lower their bounds to the given bounds.
-    Release(Vec<Bound>, Clocks),
+    /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
+    /// ranges of shared counters back.
+    Release(Vec<Bound>, Vec<Rest>, Clocks),
     /// Take the worker IDs of sources that start.
     Join(Box<Joining>, Sender<Joined>),
     /// Check that the worker IDs that were taken last are still this daemon's.
@@ -209,7 +210,11 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
             Err(loss) => lost(&loss),
         },
         Job::Confirm(clocks) => Done::Finished(member.confirm(clocks).map_err(FleetError::reason)),
-        Job::Release(bounds, clocks) => Done::Finished(member.release(&bounds, clocks)),
+        Job::Release(bounds, rests, clocks) => {
+            let released = member.release(&bounds, clocks);
+            let given = member.give_back_ranges(&rests).map_err(FleetError::reason);
+            Done::Finished(released.and(given))
+        }
         Job::Check(clocks) => {
             // A daemon that serves must soon notice a loss.
             member.hurry();

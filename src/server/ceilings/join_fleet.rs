@@ -13,7 +13,6 @@ use crate::fleet::rules::Proof;
 use crate::fleet::{
     self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, NumberRange, Pool, Taken, Want,
 };
-use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
@@ -163,7 +162,7 @@ impl Joining {
         let numbering = source.numbering().map_err(StartError::WrongSetting)?;
         let floor = counter_floor(&self.found.records, &numbering);
         member.add_counter(index, &source.name, &numbering, floor);
-        match member.take_range(index, FIRST_RANGE, 0) {
+        match member.take_range(index, source.reserve, 0) {
             Ok(range) => {
                 // A counter that has reached its maximum does not prevent the start, because the
                 // daemon can serve its other sources.

@@ -6,6 +6,7 @@
 //! durable, and hands each source over as a [`Change`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
@@ -17,14 +18,16 @@ use super::fleet_thread::{self, Fleet};
 use super::job_thread::JobThread;
 use super::start_sources::Starting;
 use super::storage_thread::{self, Done, Storage, Trim};
-use crate::ceiling::{StateError, TakenOver, WorkerLocks};
+use crate::ceiling::{Left, StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
-use crate::fleet::{Bound, Clocks, POLL_PERIOD};
+use crate::fleet::{Bound, Clocks, POLL_PERIOD, Rest};
 use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
+use crate::source::Source;
+
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
 
@@ -317,7 +320,10 @@ impl Ceilings {
     /// # Errors
     /// The marks or the ceilings could not be lowered, so the next start begins above the ceilings.
     fn seal_and_trim(mut self) -> Result<(), StateError> {
+        // If the machine was restored since the last poll, ranges of before are not given back.
+        self.keeper.revoke_after_a_jump(clock::os::read());
         let sources = self.keeper.seal();
+        let rests = self.rests(&sources);
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last check.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
@@ -348,14 +354,24 @@ impl Ceilings {
         // The state's bounds are lowered before the coordinator's bounds, because a bound in the
         // state must never be above the coordinator's bound.
         if let Some(mut fleet) = returning
-            && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
+            && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, rests, at_seal))
         {
             tracing::warn!(
                 "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
-                 holds them: {reason}"
+                 holds them; numbers of fleet-ticket sources may be skipped: {reason}"
             );
         }
         Ok(())
+    }
+
+    /// Returns what is left of the ranges of sealed shared counters.
+    fn rests(&self, sealed: &[Left]) -> Vec<Rest> {
+        let sources: Vec<&Arc<Source>> = self.keeper.sources().collect();
+        let shared = sealed.iter().filter(|left| sources[left.source].kind().takes_ranges());
+        let generation = |left: &Left| sources[left.source].grant().generation();
+        shared
+            .map(|left| Rest { source: left.source, next: left.id_bound, generation: generation(left) })
+            .collect()
     }
 
     /// Returns the fleet thread if the coordinator confirms that the worker IDs still belong to

@@ -374,7 +374,8 @@ impl Found {
             source = source.begins_with_the_clock();
         }
         let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
-        managed.following(start.start.id_bound, start.start.is_clean).under_fleet(covered)
+        let managed = managed.following(start.start.id_bound, start.start.is_clean).under_fleet(covered);
+        managed.reserving(settings.reserve)
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {

@@ -200,6 +200,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
     TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
+        last: source.last_number(),
         reserved: source.in_ranges().total(),
         shared: source.kind().takes_ranges(),
         restored: source.grant().is_lost(),

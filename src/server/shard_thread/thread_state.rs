@@ -18,7 +18,6 @@ use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;
-use snowbank_id::layout::Position;
 
 /// A shard, and the state that its connections share.
 pub(crate) struct ThreadState {
@@ -51,10 +50,7 @@ impl CountsOf for ThreadState {
     }
 
     fn last_number(&self, source: usize) -> Option<u64> {
-        let config = self.live_config.borrow();
-        let source = config.source(source);
-        let next = source.cursor().filter(|_| source.numbering().ticket().is_some())?;
-        Some(next.0.checked_sub(1).map_or(0, |last| source.numbering().id_at(Position(last))))
+        self.live_config.borrow().source(source).last_number()
     }
 
     fn counts_of(&self, protocol: Protocol) -> Counts {

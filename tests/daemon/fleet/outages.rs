@@ -43,6 +43,25 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
+/// The daemon still hands out IDs below its ceiling. It shows no claim, because another daemon may
+/// have its worker ID by now, and a client that finds one claim twice ends its calls.
+#[test]
+fn no_claim_is_shown_while_the_coordinator_is_silent() {
+    each(|at| {
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
+        let (_machine, daemon, mut runs) = serving(&toml);
+        let claims = || daemon.connect().call(&wire::hello(1, b"")).welcome().claims;
+        let shown = claims();
+        assert_eq!(shown.len(), 1);
+        proxy.cut();
+        poll("a WELCOME without claims", || claims().is_empty().then_some(()));
+        runs.extend(draw(&daemon));
+        proxy.pass();
+        poll("the claim again", || (claims() == shown).then_some(()));
+        assert_distinct(runs);
+    });
+}
+
 /// A further daemon is stopped while it waits for a worker ID.
 #[test]
 fn a_daemon_without_a_worker_id_waits_until_one_is_free() {

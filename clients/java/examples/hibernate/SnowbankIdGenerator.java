@@ -1,4 +1,9 @@
+import java.lang.annotation.ElementType;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+import java.lang.annotation.Target;
 import java.util.function.LongSupplier;
+import org.hibernate.annotations.IdGeneratorType;
 import org.hibernate.engine.spi.SharedSessionContractImplementor;
 import org.hibernate.id.IdentifierGenerator;
 
@@ -9,15 +14,20 @@ import org.hibernate.id.IdentifierGenerator;
  * <pre>{@code
  * SnowbankIdGenerator.use(client);
  *
- * @Id @GeneratedValue(generator = "snowbank")
- * @GenericGenerator(name = "snowbank", type = SnowbankIdGenerator.class)
+ * @Id @SnowbankIdGenerator.SnowbankId
  * private long id;
  * }</pre>
  *
- * <p>For Hibernate 6. In Hibernate 5.2 and newer, {@code strategy = "SnowbankIdGenerator"} stands in
- * place of the type.
+ * <p>For Hibernate 6 and 7. In Spring Boot a {@code @Bean} that returns the client calls
+ * {@code use}, and Spring closes the client.
  */
 public class SnowbankIdGenerator implements IdentifierGenerator {
+    /** Marks a field whose number is an ID of Snowbank. */
+    @IdGeneratorType(SnowbankIdGenerator.class)
+    @Retention(RetentionPolicy.RUNTIME)
+    @Target({ElementType.FIELD, ElementType.METHOD})
+    public @interface SnowbankId {}
+
     private static volatile LongSupplier ids;
 
     /** Takes IDs from this supplier, such as a {@code SnowbankClient}. */

@@ -68,6 +68,26 @@ fn threads_draw_different_ids_without_a_runtime() {
     }
 }
 
+#[tokio::test]
+async fn a_thousand_calls_wait_for_one_fetch() {
+    let daemon = Daemon::start("many-threads");
+    let client = daemon.client();
+    let ids = client.shared_ids();
+    let calls: Vec<_> = (0..1_000)
+        .map(|_| {
+            let ids = ids.clone();
+            tokio::spawn(async move { ids.next().await })
+        })
+        .collect();
+    let mut drawn = HashSet::new();
+    for call in calls {
+        drawn.insert(call.await.expect("no panic").expect("an ID"));
+    }
+    assert_eq!(drawn.len(), 1_000);
+    // One more may have begun ahead.
+    assert!(client.stats().calls <= 2, "{:?}", client.stats());
+}
+
 /// A blocking call in async code blocks the thread, and does not panic.
 #[tokio::test]
 async fn a_blocking_call_works_inside_a_runtime() {

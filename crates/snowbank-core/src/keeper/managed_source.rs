@@ -144,6 +144,17 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
+    /// Sets the least numbers that a ticket source reserves, or takes in a range. With 1, it
+    /// reserves nothing ahead of requests. Without this call, the least is [`RESERVE`](super::RESERVE).
+    pub fn reserving(self, least: u64) -> Self {
+        let ahead = match self.ahead {
+            Ahead::ByClock(rule) => Ahead::ByClock(rule),
+            Ahead::ByDemand(reservation) => Ahead::ByDemand(reservation.of_at_least(least)),
+            Ahead::Ranges(ranges) => Ahead::Ranges(ranges.of_at_least(least)),
+        };
+        ManagedSource { ahead, ..self }
+    }
+
     /// Returns true if the coordinator of a fleet limits the source's grant.
     pub fn is_in_fleet(&self) -> bool {
         self.fleet.is_some() || self.source.kind().takes_ranges()

@@ -51,6 +51,11 @@ impl Ranges {
         Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
     }
 
+    /// Sets the size of the smallest range. With 1, a range is taken for each request.
+    pub(super) fn of_at_least(self, least: u64) -> Self {
+        Ranges { reservation: self.reservation.of_at_least(least), ..self }
+    }
+
     /// Updates the demand from the cursor that the keeper saw.
     pub(super) fn poll(&mut self, source: &Source, cursor: Position, now: Now) {
         self.reservation.poll(Position(cursor.0.saturating_sub(source.skipped())), now);
@@ -77,8 +82,9 @@ impl Ranges {
         // A request fitted into neither the present range nor the next one, and was refused. So
         // the keeper asks for a larger range, for the next such request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
-        let is_low = there.total() <= self.reservation.begins_with();
-        let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
+        let is_low = self.reservation.is_due_with(there.total());
+        let more = self.reservation.for_one_refused(there.next);
+        let larger = if is_met { (there.next + more).min(RESERVATION_MAX) } else { 0 };
         (is_low || is_met || waiting > there.largest()).then_some(size.max(waiting).max(larger))
     }
 

@@ -57,6 +57,10 @@ impl InRanges {
 pub(super) struct SharedCounter {
     /// The range after the present one.
     next: Mutex<Option<Range>>,
+    /// The last move of the cursor to another range: the cursor before it, and after it. Written and
+    /// read under the lock of `next`.
+    moved_from: AtomicU64,
+    moved_to: AtomicU64,
     /// The number of positions that the cursor skipped when it moved to another range. These
     /// positions do not count as demand.
     skipped: AtomicU64,
@@ -134,6 +138,24 @@ impl Source {
         end.0.saturating_sub(self.cursor().unwrap_or(end).0)
     }
 
+    /// Returns the last number that was handed out. If there was none since the start, returns the
+    /// last number before the start; 0 if the counter has not begun. `None` for a sealed source, and
+    /// for one that follows the clock.
+    ///
+    /// The numbers of a request that ended before its reply count as handed out.
+    pub fn last_number(&self) -> Option<u64> {
+        self.numbering.ticket()?;
+        let _not_moving = self.shared_counter.as_ref().map(|shared| lock(&shared.next));
+        let mut end = self.cursor()?.0;
+        if let Some(shared) = &self.shared_counter
+            && end == shared.moved_to.load(Ordering::Relaxed)
+        {
+            // Nothing was claimed since the cursor moved to another range.
+            end = shared.moved_from.load(Ordering::Relaxed);
+        }
+        Some(end.checked_sub(1).map_or(0, |last| self.numbering.id_at(Position(last))))
+    }
+
     /// Returns how many positions the cursor skipped when it moved from one range to another.
     pub fn skipped(&self) -> u64 {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
@@ -178,6 +200,11 @@ impl Source {
         assert!(range.from >= self.grant.ceiling(), "the ranges of a daemon rise, or a number comes twice");
         let before = self.cursor.fetch_max(range.from.0, Ordering::Release);
         if let Some(shared) = &self.shared_counter {
+            // If nothing was claimed since the last move, the last number lies before that move.
+            if before != shared.moved_to.load(Ordering::Relaxed) {
+                shared.moved_from.store(before, Ordering::Relaxed);
+            }
+            shared.moved_to.store(range.from.0, Ordering::Relaxed);
             shared.skipped.fetch_add(range.from.0.saturating_sub(before), Ordering::Relaxed);
         }
         self.grant.raise_if(range.generation, range.to)

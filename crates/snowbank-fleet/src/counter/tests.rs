@@ -27,7 +27,7 @@ fn a_range_begins_at_the_next_free_number() {
     let mut counter = counter(0);
     let found = stored(101, "w0");
     assert_eq!(step(&mut counter, &found, 0, "w1"), writes("w1", 101));
-    assert_eq!(counter.done(claim("w1", 101)), NumberRange { from: 101, to: 111 });
+    assert_eq!(counter.done(claim("w1", 101), String::new(), 0), NumberRange { from: 101, to: 111 });
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_counter_that_is_gone_or_went_back_is_never_made_again() {
     assert_eq!(with_state.went_back(&back), CounterLoss::WentBack(100, 101));
     let mut running = counter(0);
     assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
-    running.done(claim("w1", 101));
+    running.done(claim("w1", 101), String::new(), 0);
     assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "the key is below the last range");
     let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
     assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "even if its next number is higher");
@@ -128,4 +128,36 @@ fn a_range_counts_numbers_and_ends_at_the_maximum() {
     }
     let leap = CounterKey::new("c", NumberRange { from: 101, to: 1 << 62 }, "w0", "nobody").text();
     assert!(matches!(step(&mut counter((1, 1, 105)), &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
+}
+
+/// Takes a range that begins at `from`, in this generation.
+fn take(counter: &mut Counter, from: u64, generation: u64) {
+    let write = format!("w{from}");
+    assert_eq!(step(counter, &stored(from, "w0"), generation, &write), writes(&write, from));
+    let claim = claim(&write, from);
+    let text = counter.text(&claim, "host-a");
+    counter.done(claim, text, generation);
+}
+
+#[test]
+fn only_unused_ranges_of_the_present_generation_go_back() {
+    let back = |counter: &Counter, next, generation| {
+        let (expected, text) = counter.give_back(Rest { source: 0, next, generation }, "back", "host-a")?;
+        let [expected, text] = [expected, text].map(|text| CounterKey::parse(&text).unwrap());
+        assert_eq!((text.from, &text.write[..]), (text.next, "back"));
+        Some((expected.write, text.next))
+    };
+    let last = |write: &str, next| Some((write.to_owned(), next));
+    let mut counter = counter(0);
+    assert_eq!(back(&counter, 1, 0), None, "the daemon has no range");
+    take(&mut counter, 101, 0);
+    assert_eq!(back(&counter, 104, 0), last("w101", 104));
+    assert_eq!(back(&counter, 1, 0), last("w101", 101), "numbers below are not this daemon's");
+    assert_eq!((back(&counter, 111, 0), back(&counter, 104, 1)), (None, None));
+    take(&mut counter, 111, 0);
+    assert_eq!(back(&counter, 104, 0), last("w111", 104), "both ranges, which have no gap between them");
+    take(&mut counter, 121, 1);
+    assert_eq!(back(&counter, 104, 1), last("w121", 121), "another copy may use the two before");
+    take(&mut counter, 201, 1);
+    assert_eq!(back(&counter, 104, 1), last("w201", 201), "another daemon has the numbers in between");
 }

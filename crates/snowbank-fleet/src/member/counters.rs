@@ -2,7 +2,7 @@
 //! keys.
 
 use super::Member;
-use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
+use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Rest, Step};
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
@@ -83,13 +83,35 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 Step::Write(claim) => claim,
             };
             let text = held.counter.text(&claim, &self.holder);
-            let swap = Swap::write(key.clone(), found.take(), text);
+            let swap = Swap::write(key.clone(), found.take(), text.clone());
             match self.coordinator.as_mut().swap(&[swap])? {
-                Swapped::Done => return Ok(self.counters[at].counter.done(claim)),
+                Swapped::Done => return Ok(self.counters[at].counter.done(claim, text, generation)),
                 Swapped::Refused(now) => found = now.into_iter().next().flatten(),
             }
         }
         Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
+    }
+
+    /// Gives the rest of each source's ranges back, where they are still the last of the counter. The
+    /// caller must have stored the lowest number that was not handed out. If this fails, the rest is
+    /// skipped, as after a crash.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, so some ranges are perhaps not given back.
+    pub fn give_back_ranges(&mut self, rests: &[Rest]) -> Result<(), FleetError> {
+        let mut given = Ok(());
+        for rest in rests {
+            let Some(held) = self.counters.iter().find(|held| held.index == rest.source) else { continue };
+            let write = (self.new_identity)();
+            let Some((expected, text)) = held.counter.give_back(*rest, &write, &self.holder) else {
+                continue;
+            };
+            let swap = Swap::write(held.key.clone(), Some(expected), text);
+            // If another daemon took a range since, its write stays.
+            let swapped = self.coordinator.as_mut().swap(&[swap]);
+            given = given.and(swapped.map(drop).map_err(FleetError::NoAnswer));
+        }
+        given
     }
 
     /// Checks by a swap whether the key really has this value, whose next number is below this

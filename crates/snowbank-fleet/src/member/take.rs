@@ -4,7 +4,7 @@ use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
 use super::{Held, Member, Note, Notes};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Rest, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -364,6 +364,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn give_up(&mut self, sources: &[usize]) {
         self.tried.has_waited = true;
         self.sources.retain(|held| !sources.contains(&held.index));
+        let rests: Vec<Rest> =
+            sources.iter().map(|&source| Rest { source, next: 0, generation: 0 }).collect();
+        // If the coordinator does not answer, the ranges are skipped.
+        let _ = self.give_back_ranges(&rests);
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
             (self.marker, self.polled) = (None, None);

@@ -1,6 +1,7 @@
 //! Tests daemons that share a ticket counter. Their rules, keeper and source are the real ones;
 //! only the coordinator is fake. The coordinator loses answers, returns old values and does writes
-//! late. Daemons crash, and copies of a daemon's memory are resumed beside the daemon.
+//! late or twice. Daemons crash, or stop and give the rest of their ranges back. Copies of a daemon's
+//! memory are resumed beside the daemon.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
     Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes, NumberRange,
-    Swap, Swapped,
+    Rest, Swap, Swapped,
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -37,6 +38,8 @@ enum Fault {
     Lost,
     /// A write is done later, at [`Event::LateWrite`], and its answer is lost.
     Late,
+    /// A write is done, and done again later, at [`Event::LateWrite`].
+    Doubled,
     /// The coordinator is out of reach.
     Away,
 }
@@ -124,6 +127,10 @@ impl Coordinator for Store {
         match keys.fault {
             Fault::None | Fault::OldRead => return Ok(keys.swap(swap)),
             Fault::LostDone => _ = keys.swap(swap),
+            Fault::Doubled => {
+                keys.late.push(swap.clone());
+                return Ok(keys.swap(swap));
+            }
             Fault::Late => keys.late.push(swap),
             Fault::Lost | Fault::Away => {}
         }
@@ -151,15 +158,22 @@ struct Daemon {
 }
 
 impl Daemon {
+    /// Starts a daemon without a state.
     fn start(store: &Store, counter: TicketCounter) -> Daemon {
+        Daemon::above(0, store, counter)
+    }
+
+    /// Starts a daemon whose state says that all numbers below `floor` may have been handed out.
+    fn above(floor: u64, store: &Store, counter: TicketCounter) -> Daemon {
         let new_identity = || fastrand::u64(..).to_string();
         let mut member =
             Member::new(store.clone(), NAMES, FleetLimits::default(), Notes::default(), new_identity);
         let numbering = Numbering::from(counter);
-        member.add_counter(0, "orders", &numbering, 0);
+        member.add_counter(0, "orders", &numbering, floor);
         let grant = Grant::new(Position(0));
         let name = String::from("orders");
-        let source = Source::new(name, numbering, Rules::TICKETS, grant, Position(0), wall().believe(START));
+        let start = numbering.position_from(floor);
+        let source = Source::new(name, numbering, Rules::TICKETS, grant, start, wall().believe(START));
         Daemon::of(member, source.with_shared_counter())
     }
 
@@ -170,6 +184,7 @@ impl Daemon {
         // A copy starts with the durable ceiling of the daemon it was copied from.
         let start = source.cursor().unwrap().max(source.grant().ceiling());
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
+        let managed = managed.reserving(1_000);
         let keeper =
             Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
         Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
@@ -181,6 +196,18 @@ impl Daemon {
         let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
         [&self.source, &daemon.source].into_iter().for_each(|source| source.record_restored());
         daemon
+    }
+
+    /// Stops the daemon, which gives the rest of its ranges back, and starts it again with the state
+    /// that it stored before.
+    fn restart(&mut self, store: &Store) {
+        let Numbering::Ticket(counter) = self.source.numbering().clone() else { unreachable!() };
+        let Some(cursor) = self.source.seal() else { unreachable!("a daemon stops once") };
+        let next = self.source.numbering().id_bound(cursor);
+        let rest = Rest { source: 0, next, generation: self.source.grant().generation() };
+        let _ = self.member.give_back_ranges(&[rest]);
+        let numbers = std::mem::take(&mut self.numbers);
+        *self = Daemon { numbers, ..Daemon::above(next, store, counter) };
     }
 
     /// Polls the keeper, and takes the ranges that the keeper wants. The keeper's writes are
@@ -264,6 +291,8 @@ enum Event {
     Hear,
     /// The daemon is killed, and starts without a state.
     Crash,
+    /// The daemon stops, and starts with its state. A write that gives its range back has this fault.
+    Restart(Fault),
     ResumeTwice,
     /// The last delayed write is done.
     LateWrite,
@@ -277,11 +306,14 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
         1 => Just(Fault::LostDone),
         1 => Just(Fault::Lost),
         1 => Just(Fault::Late),
+        1 => Just(Fault::Doubled),
         1 => Just(Fault::Away),
     ];
+    let fault = fault.boxed();
     let event = prop_oneof![
         6 => (1_u64..1_500).prop_map(Event::Serve),
-        6 => fault.prop_map(Event::Ask),
+        6 => fault.clone().prop_map(Event::Ask),
+        3 => fault.prop_map(Event::Restart),
         5 => Just(Event::Hear),
         1 => Just(Event::Crash),
         1 => Just(Event::ResumeTwice),
@@ -322,6 +354,11 @@ proptest! {
                     let Numbering::Ticket(counter) = daemon.source.numbering() else { unreachable!() };
                     let restarted = Daemon::start(&store, counter.clone());
                     *daemon = Daemon { numbers: std::mem::take(&mut daemon.numbers), ..restarted };
+                }
+                Event::Restart(fault) => {
+                    store.fault(fault);
+                    daemon.restart(&store);
+                    store.fault(Fault::None);
                 }
                 Event::ResumeTwice if count < 4 => {
                     let copy = daemon.resume_twice();
@@ -384,4 +421,52 @@ fn a_daemon_alone_skips_no_number_between_ranges() {
         assert_eq!(daemon.serve(50, START).len(), 50);
     }
     assert!(daemon.numbers.iter().copied().eq(1..=10_000));
+}
+
+/// Asks for a range, and hears the answer.
+fn take_a_range(daemon: &mut Daemon) {
+    daemon.ask(START);
+    daemon.hear(START);
+}
+
+#[test]
+fn clean_restarts_skip_no_number_of_the_last_range() {
+    let store = Store::at(1);
+    let mut daemon = Daemon::start(&store, counter(1, 1));
+    for count in [3, 1, 32, 500, 1, 0, 7, 0, 1] {
+        for _ in 0..2 {
+            take_a_range(&mut daemon);
+        }
+        assert_eq!(daemon.serve(count, START).len() as u64, count);
+        store.fault(Fault::Doubled);
+        daemon.restart(&store);
+        store.fault(Fault::None);
+        let late = std::mem::take(&mut store.0.lock().unwrap().late);
+        late.into_iter().for_each(|swap| drop(store.0.lock().unwrap().swap(swap)));
+    }
+    assert!(daemon.numbers.iter().copied().eq(1..=545), "{:?}", daemon.numbers);
+}
+
+/// The write of a daemon that stopped is done after another daemon took and gave back a range, so
+/// that the counter has the same number again.
+#[test]
+fn a_late_give_back_lowers_nothing_that_another_daemon_took() {
+    let store = Store::at(1);
+    let mut daemons = [(); 2].map(|()| Daemon::start(&store, counter(1, 1)));
+    take_a_range(&mut daemons[0]);
+    assert_eq!(daemons[0].serve(3, START), [1, 2, 3]);
+    store.fault(Fault::Late);
+    daemons[0].restart(&store);
+    store.fault(Fault::None);
+    let next = |store: &Store| CounterKey::parse(&store.0.lock().unwrap().newest().unwrap()).unwrap().next;
+    let before = next(&store);
+    take_a_range(&mut daemons[1]);
+    assert_eq!(daemons[1].serve(2, START), [before, before + 1]);
+    daemons[1].restart(&store);
+    assert_eq!(next(&store), before + 2, "the rest of the other daemon's range went back");
+    let late = store.0.lock().unwrap().late.pop().expect("the late write");
+    store.0.lock().unwrap().swap(late);
+    assert_eq!(next(&store), before + 2);
+    take_a_range(&mut daemons[0]);
+    assert_eq!(daemons[0].serve(1, START), [before + 2]);
 }

@@ -1,11 +1,9 @@
 import jakarta.persistence.Entity;
-import jakarta.persistence.GeneratedValue;
 import jakarta.persistence.Id;
 import jakarta.persistence.Table;
 import java.util.HashSet;
 import java.util.Set;
 import org.hibernate.SessionFactory;
-import org.hibernate.annotations.GenericGenerator;
 import org.hibernate.cfg.Configuration;
 import snowbank.client.SnowbankClient;
 
@@ -15,8 +13,7 @@ public class Orders {
     @Table(name = "orders")
     public static class Order {
         @Id
-        @GeneratedValue(generator = "snowbank")
-        @GenericGenerator(name = "snowbank", type = SnowbankIdGenerator.class)
+        @SnowbankIdGenerator.SnowbankId
         public long id;
         public String item;
     }

@@ -7,7 +7,8 @@ use crate::source::wait_queue::WaitRequest;
 /// Returns a keeper of one ticket source at position 0.
 fn world(source: Source) -> World {
     let now = wall().believe(START);
-    World::of(vec![ManagedSource::new(Arc::new(source), CEILING_RULE, Position(0), now)], &[Reach::Local])
+    let managed = ManagedSource::new(Arc::new(source), CEILING_RULE, Position(0), now);
+    World::of(vec![managed.reserving(1_000)], &[Reach::Local])
 }
 
 /// The ranges of a shared counter raise its grant, so the counter never waits for a ceiling.
@@ -100,8 +101,8 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
     give(&mut world, 3_600, range(2_000_001, 2_003_601), second(5));
     assert_eq!(world.claim(second(5), 5_000), None);
     assert!(world.source.grant().want_more());
-    assert_eq!(demand(&mut world, second(5)).0, Some(3_600 + 3_600 / 2), "more than the last range had");
-    give(&mut world, 5_400, range(3_000_001, 3_005_401), second(5));
+    assert_eq!(demand(&mut world, second(5)).0, Some(2 * 3_600), "more than the last range had");
+    give(&mut world, 7_200, range(3_000_001, 3_007_201), second(5));
     assert!(!wait_for(&world, 20_000, second(5)));
     assert_eq!(demand(&mut world, second(5)).0, Some(20_000), "what the request needs");
 
@@ -112,4 +113,32 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
         (None, LASTS, PERIOD),
         "a counter that has ended asks for nothing"
     );
+}
+
+/// Each number is durable before it is handed out, and none is reserved beyond it. A request that
+/// does not wait is refused, and the next one is not.
+#[test]
+fn with_a_reserve_of_one_a_crash_skips_nothing() {
+    let now = wall().believe(START);
+    let managed = ManagedSource::new(Arc::new(counter(0)), CEILING_RULE, Position(0), now).reserving(1);
+    assert_eq!(managed.first_ceiling(now), Position(0));
+    let mut world = World::of(vec![managed], &[Reach::Local]);
+    for (at, count) in [1, 1, 700, 1, 40_000, 3].into_iter().enumerate() {
+        let reading = later(at as i64 * 1_000, 0);
+        assert!(!wait_for(&world, count, reading));
+        assert!(world.source.grant().is_wanted(), "the keeper is woken");
+        let polled = world.poll(reading);
+        let [write] = &polled.writes[..] else { panic!("{polled:?}") };
+        world.end(write, Ok(()), reading);
+        assert!(world.poll(reading).writes.is_empty(), "the request has its numbers already");
+        world.source.advance(world.wall.believe(reading), &mut fastrand::Rng::with_seed(1));
+        assert_eq!(world.source.collect(0).len(), 1, "{count}");
+        assert_eq!(world.source.cursor(), Some(world.source.grant().ceiling()), "{count}");
+        assert_eq!(world.poll(reading).next_in, PERIOD);
+    }
+    let last = world.source.last_number();
+    assert_eq!(world.claim(START, 1), None);
+    assert!(world.source.grant().want_more());
+    world.settle(START);
+    assert_eq!(world.claim(START, 1).and(world.source.last_number()), last.map(|last| last + 1));
 }

@@ -48,9 +48,7 @@ final class Buffer {
         final AtomicLong taken = new AtomicLong();
         /** When the first ID could be taken. */
         long openedNanos;
-        /** How many positions since the last that was a multiple of LOOK_EVERY came before. */
-        int offset;
-        /** When that one was taken. */
+        /** When the last position that is a multiple of LOOK_EVERY was taken. */
         volatile long lookedNanos;
         /** True if the last LOOK_EVERY took less than LOOK_NANOS. */
         volatile boolean isQuick;
@@ -61,22 +59,8 @@ final class Buffer {
             low = (ids.length - 1) / 2;
         }
 
-        /** Returns a stock without IDs, as if the last were taken long ago. */
-        static Stock none(ClientOptions.Clock clock) {
-            Stock none = new Stock(new Call.Reply(new long[0], "", 0, 0, 0));
-            none.lookedNanos = clock.nanos() - 1_000 * LOOK_NANOS;
-            return none;
-        }
-
-        boolean isDue(long at) {
-            return (at + offset) % LOOK_EVERY == 0;
-        }
-
-        void follow(Stock old, long nowNanos) {
-            openedNanos = nowNanos;
-            offset = (old.offset + old.ids.length) % LOOK_EVERY;
-            lookedNanos = old.lookedNanos;
-            isQuick = old.isQuick;
+        static Stock none() {
+            return new Stock(new Call.Reply(new long[0], "", 0, 0, 0));
         }
 
         long handed() {
@@ -85,16 +69,16 @@ final class Buffer {
     }
 
     /**
-     * A fetch in flight.
+     * A fetch in flight. It ends by no call's deadline for the others.
      *
      * @param done completes once the buffer has the reply, with the error if there is one
      */
-    private record Fetch(Call call, CompletableFuture<Optional<Throwable>> done) {}
+    private record Fetch(Wire.Request request, CompletableFuture<Optional<Throwable>> done) {}
 
     Buffer(Core core) {
         this.core = core;
         clock = core.limits.clock;
-        current = Stock.none(clock);
+        current = Stock.none();
     }
 
     /** Returns an ID if the current stock has one, or else a negative number. */
@@ -104,7 +88,7 @@ final class Buffer {
         if (at >= stock.ids.length) {
             return NONE;
         }
-        if ((stock.isDue(at) || !stock.isQuick) && !look(stock, at)) {
+        if ((at % LOOK_EVERY == 0 || !stock.isQuick) && !look(stock, at)) {
             return NONE;
         }
         if (at == stock.low) {
@@ -128,9 +112,9 @@ final class Buffer {
         if (ageMs > core.counts.oldestMs.get()) {
             core.counts.oldestMs.accumulateAndGet(ageMs, Math::max);
         }
-        if (stock.isDue(at)) {
+        if (at % LOOK_EVERY == 0) {
             long now = clock.nanos();
-            stock.isQuick = now - stock.lookedNanos < LOOK_NANOS;
+            stock.isQuick = at > 0 && now - stock.lookedNanos < LOOK_NANOS;
             stock.lookedNanos = now;
         }
         return true;
@@ -149,10 +133,10 @@ final class Buffer {
 
     private void wait(Call waiter) {
         while (!waiter.isOver()) {
-            Fetch inFlight = restock(waiter);
+            Fetch inFlight = restock();
             if (inFlight != null) {
                 inFlight.done.thenAccept(error -> {
-                    error.filter(failure -> !isOfDeadline(failure)).ifPresent(waiter::fail);
+                    error.ifPresent(waiter::fail);
                     wait(waiter);
                 });
                 return;
@@ -164,16 +148,11 @@ final class Buffer {
         }
     }
 
-    /** The calls that waited for a fetch that is late are late themselves, each for itself. */
-    private static boolean isOfDeadline(Throwable error) {
-        return error instanceof SnowbankException known && known.reason() == SnowbankException.Reason.DEADLINE;
-    }
-
     /**
      * Makes the next stock the current one if that is empty. If there is none, returns the fetch to
      * wait for.
      */
-    private @Nullable Fetch restock(Call waiter) {
+    private @Nullable Fetch restock() {
         Fetch begun;
         synchronized (this) {
             Stock old = current;
@@ -185,14 +164,13 @@ final class Buffer {
                 next = null;
             }
             if (next != null) {
-                next.follow(old, clock.nanos());
+                next.openedNanos = clock.nanos();
                 core.counts.ids.addAndGet(old.handed());
                 current = next;
                 next = null;
                 return null;
             }
             if (fetch != null) {
-                fetch.call.extendTo(waiter);
                 return fetch;
             }
             begun = newFetch();
@@ -219,23 +197,29 @@ final class Buffer {
     private Fetch newFetch() {
         size = Math.min(Math.max(size, FETCH_MIN), FETCH_MAX);
         long count = Math.min(Math.max(size, waiting), FETCH_MAX);
-        Wire.Request request = new Wire.Request(Wire.NEXT, count, FETCH_WAIT_MS, true);
-        fetch = new Fetch(new Call(core, request, core.options.timeout), new CompletableFuture<>());
+        fetch = new Fetch(new Wire.Request(Wire.NEXT, count, FETCH_WAIT_MS, true), new CompletableFuture<>());
         return fetch;
     }
 
     private void run(Fetch begun) {
-        begun.call.answer.whenComplete((reply, error) -> {
-            finish(begun, reply);
-            begun.done.complete(Optional.ofNullable(error));
+        Call call = new Call(core, begun.request, core.options.timeout);
+        call.answer.whenComplete((reply, error) -> {
+            if (finish(reply, error)) {
+                begun.done.complete(Optional.ofNullable(error));
+            } else {
+                run(begun);
+            }
         });
-        core.turns.run(begun.call);
+        core.turns.run(call);
     }
 
-    private synchronized void finish(Fetch finished, Call.@Nullable Reply reply) {
-        if (fetch == finished) {
-            fetch = null;
+    /** Takes an outcome. Returns false if the fetch goes on: it was late, and calls wait for it. */
+    private synchronized boolean finish(Call.@Nullable Reply reply, @Nullable Throwable error) {
+        if (waiting > 0 && error instanceof SnowbankException known
+                && known.reason() == SnowbankException.Reason.DEADLINE) {
+            return false;
         }
+        fetch = null;
         if (reply != null) {
             if (core.problem() == null) {
                 next = new Stock(reply);
@@ -243,6 +227,7 @@ final class Buffer {
                 core.counts.dropped.addAndGet(reply.ids().length);
             }
         }
+        return true;
     }
 
     /** Drops a stock that is too old, when so many of its IDs were handed out. */
@@ -259,7 +244,7 @@ final class Buffer {
         old.taken.set(EMPTIED);
         core.counts.ids.addAndGet(handed);
         core.counts.dropped.addAndGet(old.ids.length - handed);
-        current = Stock.none(clock);
+        current = Stock.none();
     }
 
     /** Drops all IDs. */

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -99,6 +100,10 @@ public final class ClientOptions {
         if (timeout.isNegative() || timeout.isZero()) {
             throw new IllegalArgumentException("the timeout is " + timeout + "; give a time above 0, such as PT5S");
         }
+        return capped(timeout);
+    }
+
+    static Duration capped(Duration timeout) {
         return timeout.compareTo(TIMEOUT_MAX) > 0 ? TIMEOUT_MAX : timeout;
     }
 
@@ -187,7 +192,7 @@ public final class ClientOptions {
 
     /** Sets who is told what an operator may want to know. The default is nobody. */
     public ClientOptions listener(SnowbankListener listener) {
-        this.listener = listener;
+        this.listener = Objects.requireNonNull(listener);
         return this;
     }
 

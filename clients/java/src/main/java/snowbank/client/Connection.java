@@ -8,14 +8,16 @@ import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.Socket;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Queue;
-import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Future;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
@@ -23,24 +25,26 @@ import org.jspecify.annotations.Nullable;
  * A connection to a daemon. Replies come in the order of the requests. A call that is cancelled or
  * late keeps its place in the row: its reply is read and dropped.
  *
- * <p>One thread reads and another one writes, until the connection ends. The application's threads
- * never touch a socket.
+ * <p>One thread reads until the connection ends. A thread of the application sends its request
+ * itself, which saves a change of threads. Another thread sends what the client's own threads ask
+ * for, because a send may block, and what goes over a Unix socket, which an interrupt would close.
  */
 final class Connection {
     /** The most requests that are sent ahead of their replies. A daemon reads some 500 in a turn. */
     private static final int IN_FLIGHT_MAX = 1_024;
     private static final int TAG_MAX = 0xffff;
-    private static final byte[] NOTHING_MORE = {};
-
     final String label;
     final Closeable socket;
     private final Core core;
-    private InputStream in;
-    private OutputStream out;
+    private InputStream in = InputStream.nullInputStream();
+    private OutputStream out = OutputStream.nullOutputStream();
     private Wire.@Nullable Welcome welcome;
-    private @Nullable Lane lane;
-    private Lane.@Nullable Endpoint endpoint;
-    private final BlockingQueue<byte[]> output = new LinkedBlockingQueue<>();
+    private @Nullable Rest lane;
+    private Rest.@Nullable Endpoint endpoint;
+    private final Queue<byte[]> output = new ConcurrentLinkedQueue<>();
+    private final ReentrantLock sending = new ReentrantLock();
+    /** Wakes the thread that sends. */
+    private final Semaphore wake = new Semaphore(0);
     /** The lock of this object guards all below. */
     private final ArrayDeque<Sent> row = new ArrayDeque<>();
     /** The requests that wait for a place in the row. */
@@ -73,12 +77,10 @@ final class Connection {
         }
     }
 
-    Connection(Core core, String label, Closeable socket, InputStream in, OutputStream out) {
+    Connection(Core core, String label, Closeable socket) {
         this.core = core;
         this.label = label;
         this.socket = socket;
-        this.in = new BufferedInputStream(new Arriving(in));
-        this.out = out;
     }
 
     /** Reads, and gives the daemon another while for the rest of a reply that has begun. */
@@ -97,6 +99,7 @@ final class Connection {
         }
     }
 
+    /** Sets the streams: those of the socket, and then those of TLS. */
     void use(InputStream in, OutputStream out) {
         this.in = new BufferedInputStream(new Arriving(in));
         this.out = out;
@@ -126,32 +129,37 @@ final class Connection {
         return Objects.requireNonNull(welcome);
     }
 
-    Lane.Endpoint endpoint() {
+    Rest.Endpoint endpoint() {
         return Objects.requireNonNull(endpoint);
     }
 
     /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
-    void start(Lane lane, Lane.Endpoint endpoint) {
+    void start(Rest lane, Rest.Endpoint endpoint) {
         this.lane = lane;
         this.endpoint = endpoint;
-        Core.thread("snowbank-writer " + label, this::write).start();
+        Core.thread("snowbank-writer " + label, this::sendForOthers).start();
     }
 
     /** Sends a request. {@code next} is called if the call may go on elsewhere. */
     void ask(Call call, LongConsumer next) {
         Sent sent = new Sent(call, next, call.request.isFetch() ? Math.min(call.request.count(), welcome().maxCount())
             : call.request.count());
+        boolean isOpen;
         synchronized (this) {
-            if (!isEnded) {
-                if (row.size() < IN_FLIGHT_MAX) {
-                    enter(sent);
-                } else {
-                    waiting.add(sent);
-                }
-                return;
+            isOpen = !isEnded;
+            if (isOpen && row.size() < IN_FLIGHT_MAX) {
+                enter(sent);
+            } else if (isOpen) {
+                waiting.add(sent);
             }
         }
-        next.accept(0);
+        if (!isOpen) {
+            next.accept(0);
+        } else if (socket instanceof Socket && !(Thread.currentThread() instanceof Core.Worker)) {
+            send();
+        } else {
+            wake.release();
+        }
     }
 
     /** Puts a request into the row and the output. The lock must be held. */
@@ -232,22 +240,28 @@ final class Connection {
         return (now - front.dueNanos) / 1_000_000 > limitMs || core.limits.clock.wallMs() - front.dueWallMs > limitMs;
     }
 
-    private void write() {
-        try {
-            ByteArrayOutputStream all = new ByteArrayOutputStream();
-            for (byte[] request = output.take(); request != NOTHING_MORE; request = output.take()) {
-                all.reset();
-                for (byte[] more = request; more != null && more != NOTHING_MORE; more = output.poll()) {
-                    all.write(more);
+    /** Sends what waits for it, unless another thread does. */
+    private void send() {
+        while (!output.isEmpty() && sending.tryLock()) {
+            try {
+                ByteArrayOutputStream all = new ByteArrayOutputStream();
+                for (byte[] request = output.poll(); request != null; request = output.poll()) {
+                    all.write(request);
                 }
                 all.writeTo(out);
                 out.flush();
-                if (isEnded()) {
-                    return;
-                }
+            } catch (IOException error) {
+                // The reader finds the daemon's last words, which count more.
+            } finally {
+                sending.unlock();
             }
-        } catch (IOException | InterruptedException error) {
-            // The reader finds the daemon's last words, which count more.
+        }
+    }
+
+    private void sendForOthers() {
+        while (!isEnded()) {
+            wake.acquireUninterruptibly();
+            send();
         }
     }
 
@@ -291,6 +305,7 @@ final class Connection {
             row.remove();
             if (!waiting.isEmpty()) {
                 enter(waiting.remove());
+                wake.release();
             }
             Sent following = row.peek();
             if (following != null) {
@@ -311,7 +326,7 @@ final class Connection {
     }
 
     private void outcome(Sent sent, Wire.Frame frame) {
-        Lane ours = Objects.requireNonNull(lane);
+        Rest ours = Objects.requireNonNull(lane);
         if (frame.kind() != Wire.ERROR) {
             ours.note(endpoint(), null);
             sent.call.complete(new Call.Reply(sent.collector.ids(), sent.collector.json(), welcome().goodForMs(),
@@ -325,7 +340,7 @@ final class Connection {
     String info() {
         Future<?> limit = Core.after(core.limits.answerMs * 1_000_000, this::close);
         try {
-            out.write(Wire.Request.OF_INFO.encode(Wire.HELLO_TAG + 1, NOTHING_MORE, 0));
+            out.write(Wire.Request.OF_INFO.encode(Wire.HELLO_TAG + 1, new byte[0], 0));
             out.flush();
             Wire.Collector collector = new Wire.Collector(Wire.Request.OF_INFO, 0);
             while (!collector.add(Wire.read(in))) {
@@ -360,7 +375,7 @@ final class Connection {
                 check.cancel(false);
             }
         }
-        output.add(NOTHING_MORE);
+        wake.release();
         try {
             socket.close();
         } catch (IOException error) {

@@ -18,8 +18,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  *   next()  ─▶ Buffer ─┐
- *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Lane (endpoints, rests) ─▶ Connection (two threads)
- *   ping()  ───────────┘                      Rounds (claims)
+ *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Rest (endpoints) ─▶ Connection (two threads)
+ *   ping()  ───────────┘                      Greet (claims)
  * </pre>
  */
 final class Core {
@@ -29,10 +29,10 @@ final class Core {
     final ClientOptions options;
     final ClientOptions.Limits limits;
     final Stats.Counts counts = new Stats.Counts();
-    final List<Lane> lanes = new ArrayList<>();
+    final List<Rest> lanes = new ArrayList<>();
     final Turns turns;
     final Buffer buffer;
-    final Rounds rounds;
+    final Greet rounds;
     /** The calls of the application in flight, for a close that lets them end. */
     final AtomicInteger applicationCalls = new AtomicInteger();
     /** All calls in flight, and all open connections, which the end of the client ends. */
@@ -47,10 +47,10 @@ final class Core {
         this.limits = options.limits;
         turns = new Turns(this);
         buffer = new Buffer(this);
-        rounds = new Rounds(this);
+        rounds = new Greet(this);
         for (Address address : options.endpoints) {
             if (lanes.isEmpty() || options.takesTurns) {
-                lanes.add(new Lane(this));
+                lanes.add(new Rest(this));
             }
             lanes.get(lanes.size() - 1).add(address);
         }
@@ -64,11 +64,16 @@ final class Core {
         return timer;
     }
 
-    /** Makes a thread that does not keep the application alive. */
+    /** A thread of a client. It does not keep the application alive. */
+    static final class Worker extends Thread {
+        Worker(String name, Runnable task) {
+            super(null, task, name, 0, false);
+            setDaemon(true);
+        }
+    }
+
     static Thread thread(String name, Runnable task) {
-        Thread thread = new Thread(null, task, name, 0, false);
-        thread.setDaemon(true);
-        return thread;
+        return new Worker(name, task);
     }
 
     static Future<?> after(long nanos, Runnable task) {

@@ -1,6 +1,5 @@
 package snowbank.client;
 
-import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -13,8 +12,11 @@ import java.net.UnixDomainSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Comparator;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
@@ -49,9 +51,9 @@ final class Dial {
         }
 
         /** Returns the addresses: first from a random one on, and later from the one behind the last. */
-        InetAddress[] resolve(ClientOptions.Limits limits) throws IOException {
+        List<InetAddress> resolve(ClientOptions.Limits limits) throws IOException {
             if (!address.isName()) {
-                return new InetAddress[] {InetAddress.getByName(address.host())};
+                return List.of(InetAddress.getByName(address.host()));
             }
             if (lookup.isDone()) {
                 CompletableFuture<InetAddress[]> begun = new CompletableFuture<>();
@@ -65,21 +67,14 @@ final class Dial {
                 }).start();
             }
             try {
-                InetAddress[] found = lookup.get(limits.resolveMs, TimeUnit.MILLISECONDS).clone();
+                List<InetAddress> found = new ArrayList<>(List.of(lookup.get(limits.resolveMs, TimeUnit.MILLISECONDS)));
                 Comparator<byte[]> order = Arrays::compareUnsigned;
-                Arrays.sort(found, Comparator.comparing(InetAddress::getAddress, order));
-                int from = (int) Core.random(found.length);
-                if (lastIp != null) {
-                    from = 0;
-                    while (from < found.length && Arrays.compareUnsigned(found[from].getAddress(), lastIp) <= 0) {
-                        from++;
-                    }
-                }
-                InetAddress[] turned = found.clone();
-                for (int i = 0; i < found.length; i++) {
-                    turned[i] = found[(from + i) % found.length];
-                }
-                return turned;
+                found.sort(Comparator.comparing(InetAddress::getAddress, order));
+                byte[] last = lastIp;
+                long from = last == null ? Core.random(found.size())
+                    : found.stream().filter(ip -> order.compare(ip.getAddress(), last) <= 0).count();
+                Collections.rotate(found, -(int) from);
+                return found;
             } catch (ExecutionException error) {
                 throw new UnknownHostException("the name cannot be looked up: " + error.getCause());
             } catch (TimeoutException error) {
@@ -109,7 +104,8 @@ final class Dial {
                         long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
                         socket.setTcpNoDelay(true);
                         socket.connect(new InetSocketAddress(ip, address.port()), (int) Math.max(1, Math.min(core.limits.acceptMs, leftMs)));
-                        connection = new Connection(core, label, socket, socket.getInputStream(), socket.getOutputStream());
+                        connection = new Connection(core, label, socket);
+                        connection.use(socket.getInputStream(), socket.getOutputStream());
                         break;
                     } catch (IOException failure) {
                         socket.close();
@@ -190,7 +186,9 @@ final class Dial {
                 }
             }
         };
-        return new Connection(core, label, (Closeable) channel, in, out);
+        Connection connection = new Connection(core, label, channel);
+        connection.use(in, out);
+        return connection;
     }
 
     /** Returns the reason of an error of the network in words. */

@@ -128,7 +128,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     /** Returns the client's figures at once. */
     public Stats stats() {
         Stats.Counts counts = core.counts;
-        Optional<String> endpoint = core.lanes.stream().map(Lane::connection).filter(java.util.Objects::nonNull)
+        Optional<String> endpoint = core.lanes.stream().map(Rest::connection).filter(java.util.Objects::nonNull)
             .map(connection -> connection.label).findFirst();
         return new Stats(counts.calls.get(), counts.retries.get(), counts.refusals.get(), counts.failures.get(),
             counts.ids.get() + core.buffer.handed(), counts.dropped.get(), counts.oldestMs.get(), endpoint);
@@ -142,9 +142,9 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
     public void close(Duration timeout) {
+        long end = System.nanoTime() + (timeout.isNegative() ? 0 : ClientOptions.capped(timeout).toNanos());
         core.isClosing = true;
         core.buffer.drop();
-        long end = System.nanoTime() + timeout.toNanos();
         try {
             while (core.applicationCalls.get() > 0 && System.nanoTime() - end < 0) {
                 Thread.sleep(CLOSE_POLL_MS);

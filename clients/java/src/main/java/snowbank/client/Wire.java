@@ -125,23 +125,16 @@ final class Wire {
         return frame;
     }
 
-    /** Names the server of an answer that cannot be a frame. */
+    /** Shows an answer that cannot be a frame. */
     private static Breach foreign(int length, byte[] head, byte[] more) {
         String answer = new String(head, StandardCharsets.ISO_8859_1) + new String(more, StandardCharsets.ISO_8859_1);
-        String line = answer.stripLeading().split("[\r\n]", 2)[0];
         if (answer.startsWith("\u0015\u0003")) {
             // An alert: the listener took the request for a broken handshake.
             return new Breach("it speaks TLS: write tls:host:port");
         }
-        if (line.startsWith("HTTP") || line.startsWith("<")) {
-            return new Breach("it answers in HTTP (" + Text.quoted(line)
-                + "): is this the port of a web server, or of the daemon's admin listener?");
-        }
-        if (line.matches("-[A-Z].*")) {
-            return new Breach("it answers as Redis does (" + Text.quoted(line) + "): is this the port of a Redis server?");
-        }
-        if (line.length() >= LENGTH_SIZE && !Text.hasControls(line)) {
-            return new Breach("it answers in text (" + Text.quoted(line) + ")");
+        if (!Text.hasControls(answer.substring(0, LENGTH_SIZE))) {
+            return new Breach("it answers " + Text.quoted(answer.split("[\r\n]", 2)[0])
+                + ": is this the port of a web server, of a Redis, or of the daemon's admin listener?");
         }
         return new Breach("a frame with a length of " + Integer.toUnsignedString(length) + "; " + LENGTH_MIN + " to "
             + LENGTH_MAX + " are allowed");
@@ -204,15 +197,12 @@ final class Wire {
             }
             kind = frame.kind;
             ByteBuffer body = frame.body;
-            switch (kind) {
-                case RUNS -> addRuns(body);
-                case LIST -> addList(body);
-                default -> {
-                    json.write(body.array(), body.arrayOffset(), body.remaining());
-                    require(json.size() <= INFO_BYTES_MAX, "its INFO exceeds " + INFO_BYTES_MAX + " bytes");
-                    return !frame.hasMore();
-                }
+            if (asked.kind != NEXT) {
+                json.write(body.array(), body.arrayOffset(), body.remaining());
+                require(json.size() <= INFO_BYTES_MAX, "its INFO exceeds " + INFO_BYTES_MAX + " bytes");
+                return !frame.hasMore();
             }
+            addIds(body, kind == LIST);
             if (frame.hasMore()) {
                 return false;
             }
@@ -228,29 +218,20 @@ final class Wire {
             };
         }
 
-        private void addRuns(ByteBuffer body) throws Breach {
+        /** Takes the runs of a frame. An ID of a list is a run of one. */
+        private void addIds(ByteBuffer body, boolean isList) throws Breach {
             int length = body.remaining();
-            require(length > 0 && length % RUN_SIZE == 0, "its reply has runs of " + length + " bytes");
+            require(length > 0 && length % (isList ? ID_SIZE : RUN_SIZE) == 0, "its reply has " + length + " bytes of IDs");
             while (body.hasRemaining()) {
                 long first = body.getLong();
-                long count = body.getInt() & 0xffff_ffffL;
-                long stride = body.getInt() & 0xffff_ffffL;
+                long count = isList ? 1 : body.getInt() & 0xffff_ffffL;
+                long stride = isList ? 1 : body.getInt() & 0xffff_ffffL;
                 require(count > 0 && stride > 0, "its reply has a run of " + count + " IDs with a stride of " + stride);
                 check(first, count, stride);
                 for (long id = first; count > 0; count--) {
                     ids[size++] = id;
                     id += stride;
                 }
-            }
-        }
-
-        private void addList(ByteBuffer body) throws Breach {
-            int length = body.remaining();
-            require(length > 0 && length % ID_SIZE == 0, "its reply has a list of " + length + " bytes");
-            while (body.hasRemaining()) {
-                long id = body.getLong();
-                check(id, 1, 1);
-                ids[size++] = id;
             }
         }
 

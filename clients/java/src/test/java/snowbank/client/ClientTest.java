@@ -123,6 +123,12 @@ class ClientTest {
         assertThrows(NullPointerException.class, () -> client.ping(null));
         assertEquals(1, client.batch(1, Duration.ofSeconds(Long.MAX_VALUE)).length);
         assertEquals(List.of(1_000), daemon.waits);
+        assertThrows(NullPointerException.class, () -> client.close(null));
+        assertThrows(NullPointerException.class, () -> ClientOptions.to("ids-1:7660").listener(null));
+        client.ping();
+        for (long seconds : new long[] {Long.MAX_VALUE, Long.MIN_VALUE}) {
+            new SnowbankClient("ids-1:7660").close(Duration.ofSeconds(seconds));
+        }
     }
 
     @Test
@@ -202,11 +208,14 @@ class ClientTest {
 
     @Test
     void droppedClientsFreeSocketsAndThreads() throws Exception {
+        List<SnowbankClient> clients = new ArrayList<>();
         for (int made = 0; made < 50; made++) {
-            new SnowbankClient(daemon.address(), daemon.address()).next();
+            clients.add(new SnowbankClient(daemon.address(), daemon.address()));
+            clients.get(made).next();
         }
         long threads = ours();
         assertTrue(threads >= 50, threads + " threads");
+        clients.clear();
         eventually("every connection and thread has ended", () -> {
             System.gc();
             return daemon.open.isEmpty() && ours() <= 2;
@@ -276,24 +285,24 @@ class ClientTest {
     @Test
     void backOffGrowsToItsLimitVariesAndIsReset() {
         Core core = new Core(ClientOptions.to("127.0.0.1:1").checked());
-        Lane lane = core.lanes.get(0);
-        Lane.Endpoint endpoint = new Lane.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
+        Rest lane = core.lanes.get(0);
+        Rest.Endpoint endpoint = new Rest.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
         Set<Long> rests = ConcurrentHashMap.newKeySet();
         long longest = 0;
         for (int failure = 0; failure < 300; failure++) {
             lane.rest(endpoint, SnowbankException.lost("x", "y", null));
-            long rest = endpoint.restsUntilNanos - endpoint.leftAtNanos;
+            long rest = endpoint.restsUntilNanos - System.nanoTime();
             assertTrue(rest <= Math.min(50_000_000L << Math.min(failure, 10), 1_000_000_000L), rest + " ns");
             longest = Math.max(longest, rest);
-            rests.add(rest);
+            rests.add(rest / 1_000_000);
         }
-        assertTrue(longest > 800_000_000 && rests.size() > 200, longest + " ns of " + rests.size());
+        assertTrue(longest > 800_000_000 && rests.size() > 150, longest + " ns of " + rests.size());
         lane.note(endpoint, null);
         assertEquals(0, endpoint.failures);
         for (int refusal = 0; refusal < 100; refusal++) {
             lane.rest(endpoint, SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(5), ""));
-            long rest = endpoint.restsUntilNanos - endpoint.leftAtNanos;
-            assertTrue(rest >= 1_000_000_000 && rest <= 2_000_000_000, rest + " ns");
+            long rest = endpoint.restsUntilNanos - System.nanoTime();
+            assertTrue(rest >= 900_000_000 && rest <= 2_000_000_000, rest + " ns");
         }
         core.close();
     }

@@ -62,7 +62,26 @@ class ExamplesTest {
         String classPath = String.join(":", jars);
         run(new ProcessBuilder("javac", "-proc:none", "-cp", classPath, "SnowbankIdGenerator.java", "Orders.java"));
         try (Daemon daemon = new Daemon(folder, 1)) {
-            assertEquals("100 orders\n", run(new ProcessBuilder("java", "-cp", classPath, "Orders", daemon.address())));
+            String printed = run(new ProcessBuilder("java", "-cp", classPath, "Orders", daemon.address()));
+            assertTrue(printed.endsWith("100 orders\n"), printed);
+        }
+    }
+
+    @Test
+    void springBootNumbersEntitiesAndClosesTheClient() throws Exception {
+        Path generator = Programs.module().resolve("examples/hibernate/SnowbankIdGenerator.java");
+        Files.writeString(folder.resolve("SnowbankIdGenerator.java"), "package shop;\n" + Files.readString(generator));
+        Files.copy(Programs.module().resolve("src/test/spring/Shop.java"), folder.resolve("Shop.java"));
+        List<String> jars = new ArrayList<>(jars(""));
+        jars.addAll(List.of(jar.toString(), folder.toString()));
+        String classPath = String.join(":", jars);
+        run(new ProcessBuilder("javac", "-proc:none", "-d", ".", "-cp", classPath, "SnowbankIdGenerator.java", "Shop.java"));
+        try (Daemon daemon = new Daemon(folder, 1)) {
+            assertEquals("100 orders\nclosed\n", run(new ProcessBuilder("java", "-cp", classPath, "shop.Shop",
+                "--snowbank.endpoints=" + daemon.address(), "--spring.datasource.url=jdbc:sqlite:shop.db",
+                "--spring.datasource.driver-class-name=org.sqlite.JDBC", "--spring.jpa.hibernate.ddl-auto=create",
+                "--spring.jpa.database-platform=org.hibernate.community.dialect.SQLiteDialect",
+                "--spring.main.banner-mode=off", "--logging.level.root=off")));
         }
     }
 

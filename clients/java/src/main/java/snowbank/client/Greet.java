@@ -12,7 +12,7 @@ import org.jspecify.annotations.Nullable;
  * Greets all endpoints again and again, and compares the claims of their daemons. Two that share a
  * claim in two rounds end all calls, until a round finds them gone.
  */
-final class Rounds {
+final class Greet {
     /** The most of an INFO reply that an error shows. */
     private static final int INFO_SHOWN_MAX = 600;
 
@@ -27,7 +27,7 @@ final class Rounds {
     /** Two instances that claim one number, in the order of their endpoints. */
     private record Claimants(long one, long other, long claim) {}
 
-    Rounds(Core core) {
+    Greet(Core core) {
         this.core = core;
         places = core.options.endpoints.stream().map(Dial.Place::new).toList();
     }

@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  * A list of endpoints with one connection at a time: which one is next, and how long each rests. A
  * client has one lane, and one for each endpoint if it takes turns.
  */
-final class Lane {
+final class Rest {
     private final Core core;
     private final List<Endpoint> endpoints = new ArrayList<>();
     /** The index of the endpoint that is connected, or that is next. */
@@ -24,18 +24,23 @@ final class Lane {
         final Dial.Place place;
         /** The failures since the last answered call. The back-off grows with them. */
         int failures;
-        /** When it may be asked again, and when it was left last. */
+        /** When it may be asked again, and when it can serve, as it says. */
         long restsUntilNanos = System.nanoTime();
-        long leftAtNanos = restsUntilNanos;
+        long servesAtNanos = restsUntilNanos;
         /** Why it was left, or why a call waits. */
         @Nullable SnowbankException reason;
 
         Endpoint(Dial.Place place) {
             this.place = place;
         }
+
+        void note(@Nullable SnowbankException reason) {
+            this.reason = reason;
+            servesAtNanos = System.nanoTime() + (reason == null ? 0 : reason.retryAfterMs() * 1_000_000);
+        }
     }
 
-    Lane(Core core) {
+    Rest(Core core) {
         this.core = core;
     }
 
@@ -143,15 +148,11 @@ final class Lane {
      */
     void rest(Endpoint endpoint, SnowbankException reason) {
         long limitMs = Math.min(core.limits.backoffMinMs << Math.min(endpoint.failures, 16), core.limits.backoffMaxMs);
-        long restNanos = Core.random(limitMs * 1_000_000);
-        if (reason.retryAfterMs() > 0) {
-            long askedNanos = Math.min(reason.retryAfterMs(), Call.RETRY_AFTER_CAP_MS) * 1_000_000;
-            restNanos = askedNanos + Core.random(askedNanos);
-        }
+        long askedNanos = Math.min(reason.retryAfterMs(), Call.RETRY_AFTER_CAP_MS) * 1_000_000;
+        long restNanos = Math.max(Core.random(limitMs * 1_000_000), askedNanos + Core.random(askedNanos));
         endpoint.failures++;
-        endpoint.reason = reason;
-        endpoint.leftAtNanos = System.nanoTime();
-        endpoint.restsUntilNanos = endpoint.leftAtNanos + restNanos;
+        endpoint.note(reason);
+        endpoint.restsUntilNanos = System.nanoTime() + restNanos;
         if (endpoints.get(current) == endpoint) {
             current = (current + 1) % endpoints.size();
         }
@@ -171,14 +172,14 @@ final class Lane {
         rest(endpoint, reason);
         if (reason.reason() == SnowbankException.Reason.REFUSED && isFirst && endpoints.size() == 1) {
             // It may be a balancer's name, with another daemon behind it.
-            endpoint.restsUntilNanos = endpoint.leftAtNanos;
+            endpoint.restsUntilNanos = System.nanoTime();
         }
         return true;
     }
 
     /** Keeps what an endpoint said to a call: null is an answer. */
     synchronized void note(Endpoint endpoint, @Nullable SnowbankException reason) {
-        endpoint.reason = reason;
+        endpoint.note(reason);
         if (reason == null) {
             endpoint.failures = 0;
         }
@@ -199,13 +200,22 @@ final class Lane {
         left.close();
     }
 
-    /**
-     * Returns true if another endpoint may serve a call before its deadline: one that has not
-     * refused it, and was not left since it began.
-     */
-    synchronized boolean hasOthers(Call call, Endpoint than) {
-        return endpoints.stream().anyMatch(endpoint -> endpoint != than && !call.wasRefusedBy(endpoint)
-            && endpoint.leftAtNanos - call.beganNanos <= 0);
+    /** Returns the refusal with the shortest wait, if no endpoint may serve before that time. */
+    static @Nullable SnowbankException soonest(List<Rest> lanes, long beforeNanos) {
+        Endpoint first = null;
+        for (Rest lane : lanes) {
+            synchronized (lane) {
+                for (Endpoint endpoint : lane.endpoints) {
+                    if (endpoint.servesAtNanos - beforeNanos <= 0) {
+                        return null;
+                    }
+                    if (first == null || endpoint.servesAtNanos - first.servesAtNanos < 0) {
+                        first = endpoint;
+                    }
+                }
+            }
+        }
+        return first == null ? null : first.reason;
     }
 
     /** Adds the last reason of each endpoint, and its words. */
