@@ -295,6 +295,8 @@ pub(crate) struct ProtocolStatus {
 pub(crate) struct Connections {
     pub(crate) open: u64,
     pub(crate) max: u64,
+    /// The configured `max_connections`, if open files allow fewer.
+    pub(crate) wanted: Option<u64>,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     /// The bytes of replies that clients have not read, and of requests that are not decoded yet.

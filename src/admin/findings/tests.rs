@@ -148,6 +148,9 @@ fn saturation_leaves_the_daemon_ready() {
         status.last_minute.connections_refused = 7;
     });
     finds("connections", RefusesSome, "10 of 10 connections", |status| status.connections.open = 10);
+    finds("connections", Look, "max_connections is 10,000", |status| {
+        status.connections.wanted = Some(10_000)
+    });
     finds("connections", Look, "9 of 10 connections", |status| status.connections.open = 9);
     finds("queues", Look, "75 of 100 bytes queued", |status| {
         (status.connections.queued_bytes, status.connections.queued_bytes_max) = (75, 100);

@@ -69,7 +69,8 @@ pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
 fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
-         start with --adopt-state once its daemon has stopped for good, or choose another --state-dir",
+         start with --adopt-state once its daemon has stopped for good; for two daemons, give this one worker IDs that no \
+         daemon uses, and an empty --state-dir",
         path.display(),
         record.name
     ))

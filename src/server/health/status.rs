@@ -81,7 +81,7 @@ impl Common {
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             identities: identities_status(&live_config),
-            connections: self.connections_status(limits),
+            connections: self.connections_status(&live_config),
             protocols: metrics
                 .listeners
                 .iter()
@@ -99,12 +99,14 @@ impl Common {
         }
     }
 
-    fn connections_status(&self, limits: &Limits) -> Connections {
+    fn connections_status(&self, live_config: &LiveConfig) -> Connections {
+        let limits = &live_config.limits;
         let metrics = &self.metrics;
         let Occupancy { inside, evicted, .. } = self.pending.occupancy();
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
+            wanted: live_config.connections_wanted.map(|wanted| wanted as u64),
             accepted: metrics.accepted.iter().map(Counter::get).sum(),
             refused: metrics.refused.get(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,

@@ -19,6 +19,8 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
+    /// The configured `max_connections`, if open files allow fewer.
+    pub(crate) connections_wanted: Option<usize>,
     /// The sources, by index. A source keeps its index for ever: that of a removed source is not
     /// used again, so a request that waits never meets another source.
     pub(crate) supplies: Vec<Supply>,
@@ -106,7 +108,8 @@ impl LiveConfig {
     pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
         let limits = settings.limits.clone();
         let text = settings.to_text();
-        LiveConfig { version, facts, limits, supplies, text }
+        let connections_wanted = settings.connections_wanted;
+        LiveConfig { version, facts, limits, connections_wanted, supplies, text }
     }
 
     pub(crate) fn source(&self, index: usize) -> &Source {
