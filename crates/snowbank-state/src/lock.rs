@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::{self, Fate, Mark};
+use super::mark::{Fate, Mark};
 use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
@@ -104,6 +104,23 @@ impl WorkerLocks {
         self.mark(&Mark { fate: Fate::Returned, ..Mark::granted(id_bound, state) })
     }
 
+    /// Marks worker IDs that are given back to the fleet without a grant since their last marks. A
+    /// copy of the state may have a note that it holds them, so it must ask.
+    ///
+    /// # Errors
+    /// A mark could not be read or written. Then the worker IDs must not be given back.
+    pub fn mark_given_back(&self, owner: &Owner) -> Result<(), StateError> {
+        for file in &self.files {
+            let own = mark_of(file)?.filter(|mark| mark.state == owner.state && mark.fate == Fate::Granted);
+            let Some(mark) = own else { continue };
+            let text = Mark { fate: Fate::Returned, ..mark }.to_string();
+            let marked = file.file.write_all_at(text.as_bytes(), HOLDER_BYTES);
+            marked
+                .map_err(|error| StateError::storage(format!("cannot mark a worker ID's lock: {error}")))?;
+        }
+        Ok(())
+    }
+
     /// Marks all of the worker IDs.
     ///
     /// # Errors
@@ -115,21 +132,22 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Marks the counter as back on this machine. The counter may also have locks under other
-    /// increments and offsets. Each of these locks whose mark forbids a start gets this mark
-    /// instead. These locks are free, because no other daemon can hold one of them
-    /// while this process holds the lock of the counter itself.
+    /// Marks all of the worker IDs as granted below the mark's bound, whatever the marks said before.
+    /// A counter may also have locks under other increments and offsets. A mark there that forbids a
+    /// start or has a higher bound is replaced, too. Those locks are free, because no other daemon
+    /// can hold one of them while this process holds the lock of the counter itself.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
-    pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
+    pub fn mark_anew(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        let moved = self.kin.iter().filter(|(_, mark)| mark.forbids());
-        let marked = moved.map(|(path, _)| {
+        let contrary = |old: &Mark| old.forbids() || old.id_bound > mark.id_bound;
+        let marked = self.kin.iter().filter(|(_, old)| contrary(old)).map(|(path, _)| {
             let file = open_file(path, OpenOptions::new().write(true))?;
             file.write_all_at(text.as_bytes(), HOLDER_BYTES)
         });
-        marked.fold(Ok(()), Result::and)
+        // If one file cannot be marked, the other files still are.
+        marked.fold(self.mark(mark), Result::and)
     }
 
     /// Returns the marks in the locks of the worker IDs themselves.
@@ -156,7 +174,9 @@ impl WorkerLocks {
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks_of_source(&self) -> Result<Vec<Mark>, StateError> {
-        Ok(mark::source_marks(self.own_marks()?, self.kin.iter().map(|(_, mark)| mark.clone())))
+        let mut marks = self.own_marks()?;
+        marks.extend(self.kin.iter().map(|(_, mark)| mark.clone()));
+        Ok(marks)
     }
 
     /// Returns the lock file with the highest mark that binds the worker IDs.
@@ -304,14 +324,9 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             StateError::new(Cause::Setting, reason)
         }
         Untrusted::Open(open, mode) => {
-            let mend = if open == directory {
-                "or set lock_dir to a directory below it, which the daemon makes private"
-            } else {
-                "or set lock_dir to a directory elsewhere"
-            };
             let reason = format!(
                 "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
-                 owner and its group may write there: stop the daemons that use it and `chmod o-w` it, {mend}",
+                 owner and its group may write there: stop the daemons that use it, and `chmod o-w` it, or give all of them another lock_dir",
                 open.display(),
                 directory.display()
             );

@@ -1,7 +1,9 @@
 //! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
-use crate::Marker;
+use crate::{Marker, NoteStore};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// Returns the ceiling below which a start with these notes goes on without asking. Returns `None`
@@ -156,6 +158,32 @@ fn a_start_after_a_loss_asks() {
     }
 }
 
+/// A disk that hangs, with the count of waits for it.
+#[derive(Debug, Default)]
+struct HangingDisk(AtomicUsize);
+
+impl NoteStore for HangingDisk {
+    fn begin(&self, _: Notes) {}
+
+    fn wait(&self, _: Duration) -> Result<bool, String> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(false)
+    }
+}
+
+/// The daemon must end before it hands out more, however slow its disk is.
+#[test]
+fn a_loss_is_returned_without_a_wait_for_the_disk() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let disk = Arc::new(HangingDisk::default());
+    let mut again = member(&store, first.notes().clone().kept_in(Some(disk.clone())));
+    again.resume_at_once(want(WALL, true), &five()).unwrap();
+    store.remove(&key_five());
+    assert!(is_lost(&again.check(clocks(WALL))));
+    assert_eq!(disk.0.load(Ordering::Relaxed), 0);
+}
+
 /// The number is lost before the start compares its keys the second time.
 #[test]
 fn a_start_after_one_that_lost_a_number_asks() {
@@ -198,4 +226,34 @@ fn a_start_tries_the_number_of_its_unanswered_write_again() {
         (WorkerSet::single(0), 0),
         "nothing was handed out with this number"
     );
+}
+
+/// The daemon waits for another worker ID while the machine is restored. Another copy of the machine
+/// may have the same notes.
+#[test]
+fn a_try_after_a_restore_of_the_machine_asks() {
+    let store = store();
+    let (first, covered) = holder(&store);
+    store.set(Fault::Away);
+    let newest = want(WALL, true);
+    let waiting = || member(&store, first.notes().clone());
+    assert_eq!(waiting().resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
+    let mut restored = waiting();
+    restored.record_restored();
+    assert!(restored.resume_at_once(newest, &five()).is_none(), "the copy went on without asking");
+}
+
+#[test]
+fn a_renamed_source_keeps_its_note_and_a_removed_one_its_bound() {
+    let store = store();
+    let (mut first, covered) = holder(&store);
+    first.rename(&[(0, String::from("other"))]);
+    let other = Want { source: "other", ..want(WALL, true) };
+    assert_eq!(resumed(&store, first.notes(), other, &five()), Some(covered));
+    assert_eq!(resumed(&store, first.notes(), want(WALL, true), &five()), None);
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    first.leave(&[0]);
+    assert_eq!(first.check(clocks(WALL)), Ok(()), "a removed source is checked no more");
+    let again = first.take(other, &five()).unwrap();
+    assert!(again.is_new && again.unused_from >= covered, "{again:?}");
 }
