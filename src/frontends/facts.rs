@@ -5,6 +5,9 @@ use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_id::layout::Layout;
 
+/// The most sources that a message names.
+const NAMED_MAX: usize = 16;
+
 /// What a counter's increment means for a source.
 pub(super) enum Increment {
     /// Draw this many IDs. The last one is the counter's new value.
@@ -25,6 +28,8 @@ pub struct Facts {
     pub max_count: u32,
     /// The names of the sources, by their index.
     pub sources: Vec<String>,
+    /// The indices of the sources, in the order of their names.
+    by_name: Vec<usize>,
     /// The rules that decide who a client is.
     pub access: Rules,
     /// The form of INCR's replies.
@@ -40,13 +45,25 @@ impl Facts {
     /// Returns the facts of a daemon with these settings.
     pub fn new(settings: &Settings, info_json: Vec<u8>, access: Rules) -> Self {
         let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
+        let mut by_name: Vec<usize> = (0..sources.len()).collect();
+        by_name.sort_unstable_by_key(|&index| &sources[index]);
         let any_key =
             settings.sources.iter().position(|source| Some(&source.name) == settings.any_key.as_ref());
         let source_settings = settings.sources.clone();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
         let redis_info = resp::info(&info_json);
-        Facts { info_json, redis_info, max_count, sources, access, replies, source_settings, any_key }
+        Facts {
+            info_json,
+            redis_info,
+            max_count,
+            sources,
+            by_name,
+            access,
+            replies,
+            source_settings,
+            any_key,
+        }
     }
 
     /// Returns true if several IDs of one request for this source are consecutive numbers.
@@ -72,8 +89,24 @@ impl Facts {
     /// return a dictionary, or because their keys are made of parts.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
         let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-        let named = self.sources.iter().position(|source| source.as_bytes() == name);
-        named.or(self.any_key)
+        self.source_of_name(name).or(self.any_key)
+    }
+
+    /// Returns the source of this name.
+    pub fn source_of_name(&self, name: &[u8]) -> Option<usize> {
+        let found = self.by_name.binary_search_by(|&index| self.sources[index].as_bytes().cmp(name));
+        found.ok().map(|at| self.by_name[at])
+    }
+
+    /// Returns the names of the sources, for a message. A daemon may have more than a message can
+    /// name.
+    pub(super) fn names_in_words(&self) -> String {
+        let named = &self.sources[..self.sources.len().min(NAMED_MAX)];
+        let more = match self.sources.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} others"),
+        };
+        named.join(", ") + &more
     }
 
     /// Returns what a counter's increment by `by` means for a source. Every source can be incremented

@@ -75,7 +75,7 @@ impl Native {
 
     #[cold]
     fn look_up(&mut self, name: &[u8], facts: &Facts) -> Option<usize> {
-        let found = facts.sources.iter().position(|source| source.as_bytes() == name)?;
+        let found = facts.source_of_name(name)?;
         self.last_source = found;
         Some(found)
     }
@@ -196,7 +196,7 @@ fn unknown_source(name: &[u8], facts: &Facts) -> String {
         Ok(name) => format!("{name:?}"),
         Err(_) => format!("\"{}\"", name.escape_ascii()),
     };
-    format!("found source {name}, this daemon has {}", facts.sources.join(", "))
+    format!("found source {name}, this daemon has {}", facts.names_in_words())
 }
 
 // Not inlined: few replies are lists, and inlining would make all others save more registers.

@@ -108,13 +108,13 @@ fn check_method(head: &Head<'_>, allowed: &'static str) -> Result<(), Reply> {
 /// mistake, even if `any_key` is set.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(0) };
-    known(facts.sources.iter().position(|source| source == name), name, facts)
+    known(facts.source_of_name(name.as_bytes()), name, facts)
 }
 
 /// Returns the source that was `found`, or the refusal of `name`.
 fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
     found.ok_or_else(|| {
-        let text = format!("found source {name:?}, allowed: {}", facts.sources.join(", "));
+        let text = format!("found source {name:?}, allowed: {}", facts.names_in_words());
         Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
     })
 }

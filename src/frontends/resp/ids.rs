@@ -126,7 +126,7 @@ fn is_option(text: &[u8]) -> bool {
 }
 
 fn is_source(name: &[u8], facts: &Facts) -> bool {
-    facts.sources.iter().any(|source| source.as_bytes() == name)
+    facts.source_of_name(name).is_some()
 }
 
 fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
@@ -147,7 +147,7 @@ fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
 #[cold]
 fn unknown_source(key: &[u8], facts: &Facts) -> Refused {
     let found = shown(key);
-    let names = facts.sources.join(", ");
+    let names = facts.names_in_words();
     let text = format!(
         "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's \
          configuration"
