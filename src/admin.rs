@@ -37,7 +37,7 @@ pub(crate) use counts::{
 pub(crate) use fetch::Target;
 pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
-pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
+pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site, decoded, head_too_long};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{MISDIRECTED, SiteHeaders, is_local_name};
 pub(crate) use status::{

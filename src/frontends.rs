@@ -237,7 +237,7 @@ pub struct Counts {
 /// The result of parsing the first message in a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<F> {
-    /// The message is not complete yet.
+    /// The message is not complete yet. HTTP may have encoded leave to send the rest.
     Incomplete,
     /// Bytes to which there is no reply, such as a part of a refused value.
     Skipped {
@@ -274,6 +274,9 @@ pub trait FrontEnd: Default {
 
     /// The most bytes of a message with a token. A pending connection keeps no more bytes.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+
+    /// The most bytes that a turn of a pending connection reads.
+    const PENDING_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
     /// The number of this protocol's request bytes that cost as much as one byte of a small request
     /// in Snowbank's own protocol.

@@ -5,6 +5,7 @@
 //! whole answer is made in memory, and no lock is held while it is sent. Clients that send or read
 //! slowly have a deadline.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -52,6 +53,26 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
      form-action 'none'; frame-ancestors 'none'",
 );
 
+/// Returns the reason why a request's head is refused.
+pub(crate) fn head_too_long() -> String {
+    format!(
+        "found a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers, allowed: less; send fewer \
+         cookies"
+    )
+}
+
+/// Decodes a path. In a path, a plus sign stands for itself and not for a blank.
+pub(crate) fn decoded(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return path.into();
+    }
+    let value = format!("={}", path.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect::<String>().into()
+}
+
+/// The schemes of an absolute target.
+const WEB: [&str; 2] = ["http", "https"];
+
 const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 
 /// The admin site of a daemon. All admin connections share it.
@@ -78,8 +99,9 @@ impl Site {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WITHIN)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(HEADERS_MAX)
+            // Larger heads get an answer without a reason.
+            .max_buf_size(2 * HEAD_BYTES_MAX)
+            .max_headers(2 * HEADERS_MAX)
             // A client may close its sending half after a request.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
@@ -93,13 +115,16 @@ impl Site {
 
     async fn answer(&self, request: &Request<Incoming>, is_loopback: bool) -> Response<Full<Bytes>> {
         let method = request.method();
-        let path = request.uri().path();
         let headers = request.headers();
+        let head_bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+        if headers.len() > HEADERS_MAX || headers.iter().map(head_bytes).sum::<usize>() > HEAD_BYTES_MAX {
+            let text = format!("{}\n", head_too_long());
+            return respond(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TEXT, text);
+        }
         let mut site = SiteHeaders::default();
         headers.iter().for_each(|(name, value)| site.read(name.as_str(), value.as_bytes()));
-        // The host of an absolute target replaces the header.
         if let Some(authority) = request.uri().authority() {
-            site.host = Some(authority.as_str().as_bytes());
+            site.read_target(authority.as_str().as_bytes());
         }
         if let Err(text) = site.check(request.version() < Version::HTTP_11) {
             return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
@@ -120,7 +145,9 @@ impl Site {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        match path {
+        let is_web = request.uri().scheme().is_none_or(|scheme| WEB.contains(&scheme.as_str()));
+        match &*decoded(request.uri().path()) {
+            _ if !is_web => respond(StatusCode::NOT_FOUND, TEXT, "unknown scheme, allowed: http and https\n"),
             "/metrics" => self.metrics(wants_openmetrics(headers.get_all(header::ACCEPT))),
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),

@@ -14,6 +14,8 @@ pub(crate) struct SiteHeaders<'h> {
     /// header.
     pub(crate) host: Option<&'h [u8]>,
     hosts: usize,
+    /// True if the host is of an absolute target.
+    is_of_target: bool,
     origin: Option<&'h [u8]>,
     origins: usize,
     /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this site.
@@ -37,8 +39,15 @@ impl<'h> SiteHeaders<'h> {
         *count += 1;
     }
 
+    /// Takes the host of an absolute target. It replaces the header.
+    pub(crate) fn read_target(&mut self, host: &'h [u8]) {
+        self.host = Some(host);
+        self.is_of_target = true;
+    }
+
     /// Checks that the request has exactly one Host header, and no other of these headers twice.
-    /// Only a request of HTTP/1.0 may have no Host header. The name must follow the grammar.
+    /// Only a request of HTTP/1.0 may have no Host header. The name must follow the grammar, and that
+    /// of a target must not be empty.
     ///
     /// # Errors
     /// The reason to refuse the request with 400 (RFC 9112, section 3.2).
@@ -52,10 +61,17 @@ impl<'h> SiteHeaders<'h> {
         }
         match self.host {
             _ if self.hosts == 0 && !is_http_1_0 => Err(String::from("found 0 Host headers, allowed: 1")),
-            Some(host) if Name::parse(host).is_none() => Err(format!(
-                "found the host {:?}, allowed: a name or an IP address, perhaps with a port",
-                host.escape_ascii().to_string()
-            )),
+            Some(host)
+                if match Name::parse(host) {
+                    Some(Name::Domain("")) => self.is_of_target,
+                    name => name.is_none(),
+                } =>
+            {
+                Err(format!(
+                    "found the host {:?}, allowed: a name or an IP address, perhaps with a port",
+                    host.escape_ascii().to_string()
+                ))
+            }
             _ => Ok(()),
         }
     }

@@ -224,8 +224,7 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     let marked = records.iter().zip(locks).map(|(record, locks)| {
         let mark = Mark { id_bound: record.id_bound, state: state.to_owned(), fate };
-        let kin_marked = if fate == Fate::Granted { locks.mark_kin_back(&mark) } else { Ok(()) };
-        locks.mark(&mark).and(kin_marked)
+        if fate == Fate::Granted { locks.mark_anew(&mark) } else { locks.mark(&mark) }
     });
     // If one mark fails, the others are still made.
     marked.fold(Ok(()), Result::and)

@@ -157,7 +157,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     records.retain(|record| record.key() != wanted.key());
     records.push(wanted);
     store::write(&directory, &records)?;
-    locks.mark(&mark).and(locks.mark_kin_back(&mark)).map_err(|error| {
+    locks.mark_anew(&mark).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;
     Ok(writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?)

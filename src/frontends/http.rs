@@ -28,7 +28,7 @@ use self::response::Body;
 use self::route::answer;
 use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
-use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
+use crate::admin::{HEAD_BYTES_MAX, head_too_long, is_local_name};
 use crate::config::Protocol;
 use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
 use snowbank_id::layout::UnixMicros;
@@ -114,13 +114,25 @@ pub struct Http {
     /// True if the next reply is the last.
     ends: bool,
     gets: Gets,
+    /// True once the client of an unfinished request was told to send its body.
+    has_continued: bool,
 }
+
+/// The answer to a client that asks before it sends a body. Its body may be empty.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Http {
     /// The cost of a request apart from the bytes of its head. The unit is a byte of Snowbank's own
     /// small requests, which costs 12 ns. When measured, a request took 0.4 µs, plus 0.6 to 0.9 ns
     /// for each byte of its head.
     pub(crate) const REQUEST_COST_BYTES: usize = 40;
+
+    /// Tells a client that asked to send its body, once.
+    fn give_leave(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_continued, true) {
+            out.extend_from_slice(CONTINUE);
+        }
+    }
 
     fn request(
         &mut self,
@@ -130,6 +142,7 @@ impl Http {
         out: &mut Vec<u8>,
     ) -> Step<Form> {
         self.requests += 1;
+        self.has_continued = false;
         // The last response before a stop says that no request may follow, so that the client opens
         // another connection. Requests that arrive while this request waits get no answer.
         let is_last = head.has_body || conditions.is_stopping && !head.has_next;
@@ -140,7 +153,10 @@ impl Http {
         };
         let answer = match self.refusal(head, conditions) {
             Some(refusal) => Answer::Done(refusal),
-            None => answer(head, conditions).unwrap_or_else(Answer::Done),
+            None => {
+                self.gets.commands += u64::from(route::is_get(head));
+                answer(head, conditions).unwrap_or_else(Answer::Done)
+            }
         };
         match answer {
             // A reply to HEAD has no body, so IDs would be lost.
@@ -152,7 +168,6 @@ impl Http {
             }
             Answer::Ids(ask, listing) if !conditions.draining => {
                 self.listing = Some(listing);
-                self.gets.commands += 1;
                 Step::Ids { consumed: size, ask, form }
             }
             Answer::Ids(..) => {
@@ -254,14 +269,18 @@ impl FrontEnd for Http {
         }
         match head::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
-            Parsed::Head(head, size) => self.request(&head, size, conditions, out),
-            Parsed::TooLong => {
-                let reason = format!(
-                    "found a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers, allowed: less; send \
-                     fewer cookies"
-                );
-                Http::reject(out, 431, conditions, reason)
+            Parsed::Expects => {
+                self.give_leave(out);
+                Step::Incomplete
             }
+            Parsed::Head(head, size) => {
+                // Also if the body came along, so that the replies do not depend on the reads.
+                if head.expects {
+                    self.give_leave(out);
+                }
+                self.request(&head, size, conditions, out)
+            }
+            Parsed::TooLong => Http::reject(out, 431, conditions, head_too_long()),
             Parsed::Bad => Http::reject(out, 400, conditions, foreign::describe(bytes, Protocol::Http)),
         }
     }

@@ -114,13 +114,15 @@ impl Memcached {
         self.next_ids(consumed, facts)
     }
 
-    /// Takes an increment of this key by `delta`.
+    /// Takes an increment of this key by `delta`. Keeps `operands` for the reply: the key, and behind
+    /// it perhaps a meta command's flags.
     ///
     /// # Errors
     /// The source cannot be incremented by `delta`. The error is the reason.
     fn increment(
         &mut self,
         (key, delta): (&[u8], u64),
+        operands: &[u8],
         form: Form,
         consumed: usize,
         conditions: &Conditions<'_>,
@@ -128,16 +130,15 @@ impl Memcached {
     ) -> Result<Step<Form>, String> {
         let source = source_of(key, conditions.facts);
         let by = i64::try_from(delta).unwrap_or(i64::MAX);
-        match conditions.facts.increment(source, by)? {
-            Increment::Draw(count) => {
-                self.keys.set(key);
-                self.form = form;
-                Ok(Step::Ids { consumed, ask: Ask::new(source, count), form })
-            }
+        let increment = conditions.facts.increment(source, by)?;
+        self.keys.set(operands);
+        self.form = form;
+        match increment {
+            Increment::Draw(count) => Ok(Step::Ids { consumed, ask: Ask::new(source, count), form }),
             Increment::Read => {
                 let error = match conditions.last_number(source) {
                     Ok(last) => {
-                        number(out, form, last);
+                        self.reached(out, form, last);
                         None
                     }
                     Err(words) => {
@@ -148,6 +149,16 @@ impl Memcached {
                 Ok(Step::Answered { consumed, error })
             }
         }
+    }
+
+    /// Encodes the number that an increment has reached.
+    fn reached(&mut self, out: &mut Vec<u8>, form: Form, number: u64) {
+        match form {
+            Form::BinaryIncr(echo) => binary::number(out, echo, number),
+            Form::MetaIncr => meta::value(out, &mut self.keys, number),
+            _ => text::number(out, number),
+        }
+        self.keys.clear();
     }
 
     /// Returns the step that draws IDs for the next keys, as far as they draw from the same source.
@@ -164,14 +175,6 @@ impl Memcached {
 /// the source of `any_key` or, if that is not set, the first source.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     facts.source_of_key(key).unwrap_or_default()
-}
-
-/// Encodes the number that an increment has reached.
-fn number(out: &mut Vec<u8>, form: Form, number: u64) {
-    match form {
-        Form::BinaryIncr(echo) => binary::number(out, echo, number),
-        _ => text::number(out, number),
-    }
 }
 
 impl FrontEnd for Memcached {
@@ -227,15 +230,13 @@ impl FrontEnd for Memcached {
             Form::Binary(echo) => {
                 ids.ids(rng).for_each(|id| binary::value(out, echo, self.keys.pop(), id));
             }
-            Form::Meta | Form::MetaIncr => ids.ids(rng).for_each(|id| meta::value(out, &mut self.keys, id)),
+            Form::Meta => ids.ids(rng).for_each(|id| meta::value(out, &mut self.keys, id)),
             // An increment by several claims consecutive numbers, so the last is the counter's value.
-            Form::Incr | Form::BinaryIncr(_) => {
-                ids.ids(rng).last().into_iter().for_each(|id| number(out, form, id))
+            Form::Incr | Form::MetaIncr | Form::BinaryIncr(_) => {
+                ids.ids(rng).last().into_iter().for_each(|id| self.reached(out, form, id))
             }
         }
-        if form.is_increment() {
-            self.keys.clear();
-        } else {
+        if !form.is_increment() {
             self.gets.record(ids);
         }
         self.keys.shrink();

@@ -132,6 +132,10 @@ impl Resp {
 impl FrontEnd for Resp {
     const PROTOCOL: Protocol = Protocol::Resp;
 
+    /// A thousand INCRs behind a token fit. If the token is wrong, clients say so only if each of
+    /// these requests gets its reply.
+    const PENDING_READ_BYTES_MAX: usize = 32 * 1024;
+
     type Form = Form;
 
     #[inline]

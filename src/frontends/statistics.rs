@@ -1,8 +1,8 @@
 //! The nine statistics of katsubushi, in katsubushi's order. Dashboards read them by memcached's
 //! `stats` and by HTTP.
 //!
-//! As in katsubushi, one count is for all its protocols, a get of ten IDs is ten hits, and only gets
-//! count.
+//! As in katsubushi, one count is for all its protocols, a get of ten IDs is ten hits, only gets count,
+//! also those with a mistake, and connections are those of memcached's protocol.
 
 use serde_json::Value;
 
@@ -62,14 +62,9 @@ impl GetCounters {
     }
 }
 
-/// Returns the statistics for clients of one protocol, each with its name. `version` is the one that
-/// the protocol's clients get.
-pub(super) fn all(
-    conditions: &Conditions<'_>,
-    protocol: Protocol,
-    version: &str,
-) -> [(&'static str, Value); 9] {
-    let Counts { uptime, open, accepted, gets } = conditions.counts.counts_of(protocol);
+/// Returns the statistics, each with its name. `version` is the one that clients of the protocol get.
+pub(super) fn all(conditions: &Conditions<'_>, version: &str) -> [(&'static str, Value); 9] {
+    let Counts { uptime, open, accepted, gets } = conditions.counts.counts_of(Protocol::Memcached);
     let time_s = (conditions.wall.0 / 1_000_000).max(0);
     [
         ("pid", std::process::id().into()),

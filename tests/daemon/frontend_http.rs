@@ -165,6 +165,59 @@ fn a_path_is_decoded_once_and_an_empty_chunked_body_is_none() {
     }
 }
 
+/// A client that asks before it sends its body waits for the answer.
+#[test]
+fn a_client_that_asks_may_send_its_empty_body() {
+    let daemon = with_two_sources("http");
+    let mut client = FrontEndClient::of(&daemon);
+    let head = "POST /v1/ids HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n";
+    for _ in 0..2 {
+        for pieces in [&["\r\n", "0\r\n", "\r\n"][..], &["\r\n0\r\n\r\n"]] {
+            client.send(format!("{head}transfer-encoding: chunked\r\n{}", pieces[0]));
+            assert_eq!([client.line(), client.line()], ["HTTP/1.1 100 Continue", ""]);
+            pieces[1..].iter().for_each(|piece| client.send(piece));
+            assert_eq!(client.answer(true).ids().len(), 1);
+        }
+        // Without a body there is nothing to wait for.
+        client.send(format!("{head}content-length: 0\r\n\r\n"));
+        assert_eq!(client.answer(true).ids().len(), 1);
+    }
+    client.send(format!("{head}content-length: 9\r\n\r\n"));
+    assert_eq!(client.answer(true).code, 400);
+}
+
+/// The HTTP front end and the admin listener read a target by the same rules.
+#[test]
+fn absolute_targets_are_the_same_for_http_and_admin() {
+    let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
+    for (target, code) in [
+        ("/PATH", 200),
+        ("/%50ATH", 200),
+        ("/%2550ATH", 404),
+        ("http://localhost/PATH", 200),
+        ("HTTPS://LOCALHOST:1/%50ATH", 200),
+        ("http://[::1]:/PATH?a=b", 200),
+        ("http://evil.example/PATH", 421),
+        ("http:///PATH", 400),
+        ("http://:80/PATH", 400),
+        ("http://localhost:1@evil.com/PATH", 400),
+        ("http://localhost:99999/PATH", 400),
+        ("ftp://localhost/PATH", 404),
+        ("*", 404),
+    ] {
+        for (listener, path, first) in [(1, "/id", "%69"), (2, "/healthz", "%68")] {
+            let (name, encoded) = (&path[1..], format!("{first}{}", &path[2..]));
+            let doubly = encoded.replace('%', "%25");
+            let target =
+                target.replace("%2550ATH", &doubly).replace("%50ATH", &encoded).replace("PATH", name);
+            let mut client = FrontEndClient::connect(daemon.addresses[listener].tcp());
+            client.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"));
+            let line = client.line();
+            assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{target}: {line}");
+        }
+    }
+}
+
 #[test]
 fn accepted_types_are_read_by_their_grammar() {
     let daemon = with_two_sources("http");
@@ -328,6 +381,12 @@ fn requests_that_could_smuggle_another_close_the_connection() {
         (format!("{local}content-length:\r\n\r\n"), "4"),
         (format!("{local}content-length: +0\r\n\r\n"), "4"),
         (format!("{local}content-length: 0, 0\r\n\r\n"), "4"),
+        (format!("{local}content-length: 0\r\ncontent-length: 0\r\n\r\n"), "4"),
+        // Other codings are refused before any of the body has arrived.
+        (format!("{local}transfer-encoding: identity\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: xchunked\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: chunked, chunked\r\n\r\n"), "4"),
+        (format!("{local}transfer-encoding: chunked\r\ncontent-length: 0\r\n\r\n"), "4"),
         (format!("{local}transfer-encoding: chunked\r\ncontent-length: 0\r\n\r\n0\r\n\r\n"), "4"),
         (format!("{local}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "4"),
         (format!("{local}transfer-encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "4"),
@@ -368,12 +427,21 @@ fn web_pages_of_other_origins_get_no_ids() {
 
 #[test]
 fn cookies_of_16_kib_are_taken_and_more_are_refused_with_a_reason() {
-    let daemon = with_two_sources("http");
+    let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
     let cookies = |bytes: usize| format!("cookie: a={}\r\n", "x".repeat(bytes));
-    assert_eq!(FrontEndClient::of(&daemon).get("/id", &cookies(16 * 1024)).code, 200);
-    let refused = FrontEndClient::of(&daemon).get("/id", &cookies(33 * 1024));
-    assert_eq!(refused.code, 431);
-    assert!(refused.json()["message"].as_str().is_some_and(|why| why.contains("cookies")), "{refused:?}");
+    for listener in [1, 2] {
+        let mut client = FrontEndClient::connect(daemon.addresses[listener].tcp());
+        assert_eq!(client.get("/healthz", &cookies(16 * 1024)).code, 200);
+    }
+    let many: String = (0..150).map(|index| format!("h{index}: x\r\n")).collect();
+    for headers in [cookies(33 * 1024), many] {
+        for listener in [1, 2] {
+            let mut client = FrontEndClient::connect(daemon.addresses[listener].tcp());
+            let refused = client.get("/healthz", &headers);
+            assert_eq!(refused.code, 431);
+            assert!(refused.body.contains("send fewer cookies"), "{refused:?}");
+        }
+    }
 }
 
 /// From the announcement of a stop on, load balancers see it, and each reply ends its connection.

@@ -55,11 +55,13 @@ fn errors_are_answered_and_the_connection_stays_open() {
             "incr fast 2",
             "CLIENT_ERROR incr of source fast can only add 1, because its IDs are not consecutive",
         ),
-        ("mg a x", "CLIENT_ERROR invalid flag, allowed: bcfhklqstvENORT"),
+        ("mg a x", "CLIENT_ERROR invalid flag, allowed: bcfhklqstvELNOPRT"),
         ("mg a v v", "CLIENT_ERROR duplicate flag"),
         ("mg a b k", "CLIENT_ERROR error decoding key"),
         ("mg", "CLIENT_ERROR bad command line format: allowed is one key of 1 to 250 bytes"),
-        ("ma a D2", "CLIENT_ERROR ma can only add 1; incr KEY N adds more to a ticket source"),
+        ("ma a D2", "CLIENT_ERROR ma of source fast can only add 1, because its IDs are not consecutive"),
+        ("ma a Dx", "CLIENT_ERROR invalid numeric delta argument"),
+        ("ma a MD", "CLIENT_ERROR ma can only add"),
         ("get a\x01b", "CLIENT_ERROR found a key with a control character, allowed: none"),
         (&format!("get {long_key}"), "CLIENT_ERROR found a key of 251 bytes, allowed 1 to 250"),
     ] {
@@ -155,6 +157,46 @@ fn a_binary_increment_draws_an_id() {
     assert_eq!([(); 2].map(|()| reply(&mut client).1), [4, 4]);
 }
 
+/// Libraries read no reply to quiet commands: php-memcached would take one for that of its next get.
+#[test]
+fn quiet_binary_commands_get_no_reply() {
+    let daemon = with_two_sources("memcached");
+    let mut client = FrontEndClient::of(&daemon);
+    for opcode in (0x11..=0x1a).filter(|opcode| *opcode != 0x17).chain([0x1e, 0x24]) {
+        // Some of them have extras or a value, which changes nothing.
+        let mut large = packet(opcode, "");
+        large[8..12].copy_from_slice(&100_000_u32.to_be_bytes());
+        large.extend([0x80; 100_000]);
+        client.send([packet(opcode, "fast"), large, packet(0x00, "slow")].concat());
+        let (of, status, _, id) = reply(&mut client);
+        assert_eq!((of, status), (0x00, 0), "{opcode:#x}");
+        assert!(id.parse::<u64>().is_ok_and(|id| id < 1 << 53), "{opcode:#x}: {id}");
+    }
+    client.send(packet(0x17, ""));
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
+fn increments_of_a_ticket_source_add_any_number() {
+    let setup = Setup::configured("[[sources]]\nname = \"orders\"\nkind = \"ticket\"").front_end("memcached");
+    setup.run(&["ticket", "set", "orders", "1000"]).printed();
+    let daemon = setup.start();
+    let mut client = FrontEndClient::of(&daemon);
+    for (command, replies) in [
+        ("incr orders 0", &["1000"][..]),
+        ("incr orders:1 5", &["1005"]),
+        ("ma orders D0 v", &["VA 4", "1005"]),
+        ("ma orders D3 v k", &["VA 4 korders", "1008"]),
+        ("ma orders", &["HD"]),
+        ("get orders", &["VALUE orders 0 4", "1010", "END"]),
+    ] {
+        client.send(format!("{command}\r\n"));
+        for reply in replies {
+            assert_eq!(client.line(), *reply, "{command}");
+        }
+    }
+}
+
 /// Values of other servers' data must never run as commands.
 #[test]
 fn the_value_of_a_refused_command_is_swallowed() {
@@ -229,6 +271,9 @@ fn meta_commands_repeat_what_their_flags_ask_for() {
         ("mg ZmFzdA== b k v", "VA 19 kZmFzdA== b"),
         ("ma fast v", "VA 19"),
         ("ma fast D1 MI T0 N0 J1 v Ox", "VA 19 Ox"),
+        // Flags for routers, which servers ignore.
+        ("mg fast v Lone Ptwo Ox", "VA 19 Ox"),
+        ("ma fast D01 L P v", "VA 19"),
     ] {
         client.send(format!("{command}\r\n"));
         assert_eq!(client.line(), head, "{command}");
@@ -302,6 +347,41 @@ fn stats_count_as_katsubushi_does() {
     }
     client.send("stats items\r\nstats SETTINGS x\r\nstats reset\r\nstats slabs\r\n");
     assert_eq!([(); 4].map(|()| client.line()), ["END", "END", "RESET", "END"]);
+}
+
+/// katsubushi counts each request for IDs, even one with a mistake, and only memcached's connections.
+#[test]
+fn stats_over_http_count_as_katsubushi_does() {
+    let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).front_end("memcached").front_end("http").start();
+    let at_http = || FrontEndClient::connect(daemon.addresses[2].tcp());
+    let mut memcached = FrontEndClient::of(&daemon);
+    memcached.send("version\r\n");
+    memcached.line();
+    let mut http = at_http();
+    for (target, counts) in [
+        ("/id", [1, 1, 0]),
+        ("/ids?n=10", [2, 11, 0]),
+        ("/ids", [3, 12, 0]),
+        ("/ids?n=", [4, 13, 0]),
+        ("/ids?n=abc", [5, 13, 0]),
+        ("/api/snowflake/get/slow", [6, 14, 0]),
+        ("/v1/ids?source=slow&count=100", [7, 14, 1]),
+        ("/stats", [7, 14, 1]),
+        ("/healthz", [7, 14, 1]),
+    ] {
+        // A connection ends after a mistake.
+        if http.get(target, "").has("connection: close") {
+            http = at_http();
+        }
+        let stats = http.get("/stats", "").json();
+        let found = ["cmd_get", "get_hits", "get_misses"].map(|name| stats[name].as_u64().expect("a count"));
+        assert_eq!(found, counts, "{target}");
+        assert_eq!(stats["curr_connections"], 1, "{target}: {stats}");
+    }
+    memcached.send("get fast\r\n");
+    let _ = values(&mut memcached);
+    assert_eq!(http.get("/stats", "").json()["get_hits"], 15);
 }
 
 #[test]

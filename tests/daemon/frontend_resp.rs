@@ -51,6 +51,7 @@ fn commands_of_a_new_connection_get_exact_replies() {
         ),
         ("SET fast 1\r\n", "-ERR unknown command 'SET', with args beginning with: 'fast' '1' \r\n"),
         ("INCRBY fast 01\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("INCRBY nothing 01\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("INCRBY fast +1\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("SELECT 00\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n"),

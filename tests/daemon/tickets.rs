@@ -207,6 +207,22 @@ fn ticket_set_only_raises_a_counter() {
     }
 }
 
+/// Each increment and offset has a lock of its own, with a mark of its own.
+#[test]
+fn a_lowered_counter_starts_under_any_increment() {
+    let machine = Machine::new();
+    for [increment, offset] in [["2", "1"], ["2", "2"], ["1", "1"]] {
+        let high = ["ticket", "set", "orders", "1000", "--increment", increment, "--offset", offset];
+        machine.run(&high).printed();
+        machine.run(&["ticket", "set", "orders", "10", "--lower"]).printed();
+        for (toml, first) in [(ORDERS, 11), (ODD, 13), (EVEN, 16)] {
+            let daemon = machine.start(toml);
+            assert_eq!(next(&daemon, 1), [first], "{toml}");
+            daemon.stop();
+        }
+    }
+}
+
 #[test]
 fn kills_skip_numbers_and_never_repeat_one() {
     let machine = counted_from("0");

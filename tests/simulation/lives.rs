@@ -13,10 +13,11 @@
 //! source is a ticket source. [`lead`] watches the ID clock after a step back by more than
 //! `max_ahead`. [`layouts`] makes random layouts.
 //!
-//! Three modules have worlds of their own. [`site`] is a machine with two daemons and several
+//! Four modules have worlds of their own. [`site`] is a machine with two daemons and several
 //! sources, whose layouts, worker IDs and states change from one start to the next. [`turns`]
 //! changes the worker IDs at clean restarts, with ticks of any length. In [`tenants`], clients
-//! share a source that yields too little.
+//! share a source that yields too little. In [`commands`], an operator changes settings and runs
+//! commands between starts.
 //!
 //! A failing test prints its seed: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays
 //! that seed alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs
@@ -38,6 +39,7 @@ use turns::Sets;
 use world::{SHORT_TICKS, World};
 
 mod checks;
+mod commands;
 mod counter;
 mod daemon;
 mod disk;
@@ -216,6 +218,11 @@ fn changing_worker_ids_repeats_no_id() {
 #[test]
 fn a_ticket_sources_life_keeps_the_promises() {
     seeds::run(300, counter::live);
+}
+
+#[test]
+fn no_command_and_no_changed_setting_repeats_an_id() {
+    seeds::run(300, commands::live);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -29,6 +31,7 @@ impl Authority {
     fn new(name: &str) -> Result<Self, rcgen::Error> {
         let mut params = params(name)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate()?;
         Ok(Self { certificate: params.self_signed(&key)?, issuer: Issuer::new(params, key) })
     }
@@ -37,6 +40,8 @@ impl Authority {
 fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
     params.distinguished_name.push(DnType::CommonName, name);
+    // Python 3.13 refuses certificates without it, and authorities without a key usage.
+    params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
 

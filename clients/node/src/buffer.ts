@@ -1,6 +1,6 @@
 /** IDs one by one, from a buffer that is filled ahead: when to fetch, how many, when to drop. */
 
-import type { Calls, Delivery } from "./call.js";
+import type { Calls } from "./call.js";
 import type { CallOptions, Client } from "./client.js";
 import { Deadline } from "./deadline.js";
 import { checkMs } from "./options.js";
@@ -11,7 +11,22 @@ const [FIRST, MOST] = [16, 10_000];
 /** A batch whose half went within this part of its time is too small. */
 const QUICK_PART = 4;
 
-const NOTHING: Delivery = { ids: [], began: 0, beganWall: 0, goodForMs: 0 };
+/** What a fetch brought. */
+interface Batch {
+  readonly ids: readonly bigint[];
+  /** The place of the next ID. */
+  at: number;
+  /** When it was asked for, or the reply before it ended: its IDs are younger. */
+  readonly began: number;
+  readonly goodForMs: number;
+  /** Until when its IDs may be handed out, by the monotonic clock and by the wall. */
+  readonly until: number;
+  readonly wallUntil: number;
+  readonly age: number;
+  opened: number;
+}
+
+const NONE = { ids: [], at: 0, began: 0, goodForMs: 0, until: 0, wallUntil: 0, age: 0, opened: 0 };
 
 /** A buffer that hands out IDs one at a time. It is refilled before it is empty. */
 export class Ids {
@@ -20,20 +35,12 @@ export class Ids {
   readonly #calls: Calls;
   readonly #source: Buffer;
   readonly #timeoutMs: number;
-  #batch: Delivery = NOTHING;
-  #ids: bigint[] = NOTHING.ids;
-  /** The place of the next ID, and that of the first behind the half. */
-  #at = 0;
-  #half = 0;
-  #opened = 0;
-  #until = 0;
-  #wallUntil = 0;
-  #age = 0;
+  #batch: Batch = NONE;
   #size = FIRST;
   /** The batch of a fetch, once it is here. */
-  #ahead: (Delivery & { age: number }) | undefined;
-  #fetch: Promise<void> | undefined;
-  #fetchDeadline: Deadline | undefined;
+  #ahead: Batch | undefined;
+  #fetching: Promise<void> | undefined;
+  #deadline: Deadline | undefined;
   #waiting = 0;
 
   /** @internal */
@@ -50,25 +57,26 @@ export class Ids {
    * @throws {SnowbankError} `closed`, or `collision`.
    */
   tryNext(): bigint | undefined {
-    const id = this.#ids[this.#at];
+    const batch = this.#batch;
+    const id = batch.ids[batch.at];
     const now = performance.now();
     if (
       id === undefined ||
-      now >= this.#until ||
-      Date.now() >= this.#wallUntil ||
-      this.#age !== this.#calls.age
+      now >= batch.until ||
+      Date.now() >= batch.wallUntil ||
+      batch.age !== this.#calls.age
     ) {
       return this.#refill();
     }
-    this.#at += 1;
+    batch.at += 1;
     const { counters } = this.#calls;
     counters.ids += 1;
-    const ageMs = now - this.#batch.began;
-    if (ageMs > counters.oldestMs) {
-      counters.oldestMs = ageMs;
-    }
-    if (this.#at === this.#half) {
-      this.#fetchAhead(now);
+    counters.oldestMs = Math.max(counters.oldestMs, now - batch.began);
+    if (batch.at === (batch.ids.length + 1) >> 1) {
+      // Half is used.
+      const isQuick = now - batch.opened <= batch.goodForMs / QUICK_PART;
+      this.#size = 2 * (isQuick ? batch.ids.length : batch.at);
+      this.#fetch();
     }
     return id;
   }
@@ -108,13 +116,10 @@ export class Ids {
           if (id !== undefined) {
             return id;
           }
-          // A fetch does not end before a call that waits for it, nor with one that leaves.
-          this.#fetchDeadline?.extend(deadline);
-          const fetch = this.#fetch ?? Promise.resolve();
-          await deadline.wait<void>((resolve, reject) => {
-            // A deadline of the fetch is none of the call.
-            fetch.then(resolve, (error) => (error.code === "timeout" ? resolve() : reject(error)));
-          });
+          const fetching = this.#fetch();
+          // A fetch ends before no call that waits for it, nor with one that leaves.
+          this.#deadline!.at = Math.max(this.#deadline!.at, deadline.at);
+          await deadline.wait(fetching);
           this.#calls.check();
         }
       } finally {
@@ -126,64 +131,52 @@ export class Ids {
   /** Opens the batch that was fetched, or begins a fetch. */
   #refill(): bigint | undefined {
     this.#calls.check(this.#waiting === 0);
-    for (;;) {
-      const left = this.#ids.length - this.#at;
-      if (left > 0) {
-        // They are too old.
-        this.#calls.counters.dropped += left;
-        this.#size = 2 * this.#at;
-      }
-      const ahead = this.#ahead;
-      this.#ahead = undefined;
-      this.#open(ahead ?? { ...NOTHING, age: 0 });
-      if (ahead === undefined) {
-        this.#begin();
-        return undefined;
-      }
-      const isYoung = performance.now() < this.#until && Date.now() < this.#wallUntil;
-      if (isYoung && this.#age === this.#calls.age) {
-        return this.tryNext();
-      }
+    const left = this.#batch.ids.length - this.#batch.at;
+    if (left > 0) {
+      // They are too old, or void.
+      this.#calls.counters.dropped += left;
+      this.#size = 2 * this.#batch.at;
     }
-  }
-
-  #open(batch: Delivery & { age: number }): void {
-    this.#batch = batch;
-    this.#ids = batch.ids;
-    this.#age = batch.age;
-    this.#at = 0;
-    this.#half = Math.ceil(batch.ids.length / 2);
-    this.#opened = performance.now();
-    this.#until = batch.began + batch.goodForMs;
-    this.#wallUntil = batch.beganWall + batch.goodForMs;
-  }
-
-  #fetchAhead(now: number): void {
-    const isQuick = now - this.#opened <= this.#batch.goodForMs / QUICK_PART;
-    this.#size = isQuick ? 2 * this.#ids.length : 2 * this.#at;
-    if (this.#ahead === undefined) {
-      this.#begin();
+    const ahead = this.#ahead;
+    this.#batch = ahead ?? NONE;
+    this.#ahead = undefined;
+    if (ahead === undefined) {
+      this.#fetch();
+      return undefined;
     }
+    ahead.opened = performance.now();
+    return this.tryNext();
   }
 
-  #begin(): void {
-    if (this.#fetch !== undefined) {
-      return;
+  /** Begins a fetch, unless there is one or its batch. */
+  #fetch(): Promise<void> {
+    if (this.#ahead !== undefined || this.#fetching !== undefined) {
+      return this.#fetching ?? Promise.resolve();
     }
     const count = Math.min(Math.max(this.#size, this.#waiting, FIRST), MOST);
     const { age } = this.#calls;
-    const deadline = new Deadline(this.#timeoutMs);
-    this.#fetchDeadline = deadline;
-    const fetch = this.#calls
-      .run((by) => this.#calls.fetch(count, this.#source, by), deadline, false)
-      .then((batch) => {
-        this.#ahead = { ...batch, age };
+    this.#deadline = new Deadline(this.#timeoutMs);
+    const fetch = this.#calls.run(
+      (by) => this.#calls.fetch(count, this.#source, by),
+      this.#deadline,
+      false,
+    );
+    this.#fetching = fetch
+      .then(({ ids, began, beganWall, goodForMs }) => {
+        const [until, wallUntil] = [began + goodForMs, beganWall + goodForMs];
+        this.#ahead = { ids, at: 0, began, goodForMs, until, wallUntil, age, opened: 0 };
+      })
+      .catch((error) => {
+        // The deadline of a fetch is none of the calls that wait for it.
+        if (error.code !== "timeout") {
+          throw error;
+        }
       })
       .finally(() => {
-        this.#fetch = undefined;
+        this.#fetching = undefined;
       });
-    this.#fetch = fetch;
     // Nobody may wait for it.
-    fetch.catch(() => {});
+    this.#fetching.catch(() => {});
+    return this.#fetching;
   }
 }

@@ -1,13 +1,14 @@
 /** One call: its deadline, its tries, and what an ERROR's action makes it do. */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Deadline, PASSED } from "./deadline.js";
 import { closed, type RefusalCode, SnowbankError } from "./errors.js";
-import { Rounds } from "./greet.js";
+import { keepGreeting } from "./greet.js";
 import type { Settings } from "./options.js";
 import { type Endpoint, Endpoints } from "./rest.js";
 import type { Row } from "./row.js";
 import type { Emit, Stats } from "./stats.js";
-import { Next, Ping, type Request } from "./wire.js";
+import { Next, ping, type Request } from "./wire.js";
 
 /** How long a buffer's request lets a daemon gather IDs. */
 const GATHERING_MS = 50;
@@ -15,33 +16,23 @@ const GATHERING_MS = 50;
 /** The shortest wait before the same daemon is asked again. */
 const SHORTEST_PAUSE_MS = 1;
 
-/** What a fetch brings to a buffer. */
-export interface Delivery {
-  ids: bigint[];
-  /** When it was asked for, or the reply before it ended: its IDs are younger. */
-  began: number;
-  beganWall: number;
-  goodForMs: number;
-}
+const ZEROS = { calls: 0, retries: 0, refusals: 0, failures: 0, ids: 0, dropped: 0, oldestMs: 0 };
+
+/** When the endpoints that refused a call could serve it. */
+type ServesAt = Map<Endpoint, number>;
 
 /** The calls of one client. It does not know the client, so that one can be collected. */
 export class Calls {
   readonly endpoints: Endpoints;
-  readonly counters = {
-    calls: 0,
-    retries: 0,
-    refusals: 0,
-    failures: 0,
-    ids: 0,
-    dropped: 0,
-    oldestMs: 0,
-  };
-  isClosed = false;
+  readonly counters = { ...ZEROS };
   collision: SnowbankError | undefined;
   /** IDs that buffers had before this changed are void: a collision was found, or a close came. */
   age = 0;
+  /** Ends the rounds. */
+  readonly closing = new AbortController();
+  #isClosed = false;
+  #hasConnected = false;
   readonly #inFlight = new Set<Deadline>();
-  #rounds: Rounds | undefined;
 
   constructor(
     readonly settings: Settings,
@@ -53,7 +44,7 @@ export class Calls {
   /** Fetches IDs for a caller. */
   async batch(count: number, source: Buffer, deadline: Deadline): Promise<bigint[]> {
     const { waitMs } = this.settings.times;
-    const { request } = await this.#call(
+    const request = await this.#call(
       () => new Next(count, source, Math.min(waitMs, deadline.leftMs), false),
       deadline,
     );
@@ -62,23 +53,21 @@ export class Calls {
   }
 
   /** Fetches IDs for a buffer. */
-  async fetch(count: number, source: Buffer, deadline: Deadline): Promise<Delivery> {
-    const { request, row } = await this.#call(
+  fetch(count: number, source: Buffer, deadline: Deadline): Promise<Next> {
+    return this.#call(
       ({ welcome }) => new Next(Math.min(count, welcome.maxCount), source, GATHERING_MS, true),
       deadline,
     );
-    const { ids, began, beganWall } = request;
-    return { ids, began, beganWall, goodForMs: row.welcome.goodForMs };
   }
 
   /** Asks whether a daemon answers. */
   async ping(deadline: Deadline): Promise<void> {
-    await this.#call(() => new Ping(), deadline);
+    await this.#call(ping, deadline);
   }
 
   /** Throws why calls fail, or a new call does. */
   check(isNew = false): void {
-    if (isNew && this.isClosed) {
+    if (isNew && this.#isClosed) {
       throw closed();
     }
     if (this.collision !== undefined) {
@@ -111,15 +100,13 @@ export class Calls {
 
   /** Lets calls in flight end within a time, and then ends the connections. */
   async close(withinMs: number): Promise<void> {
-    this.isClosed = true;
-    for (const end = performance.now() + withinMs; performance.now() < end; ) {
-      if (this.#inFlight.size === 0) {
-        break;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    this.#isClosed = true;
+    const end = performance.now() + withinMs;
+    while (this.#inFlight.size > 0 && performance.now() < end) {
+      await sleep(5);
     }
     this.age += 1;
-    this.#rounds?.stop();
+    this.closing.abort();
     for (const deadline of this.#inFlight) {
       deadline.fail(closed());
     }
@@ -131,34 +118,28 @@ export class Calls {
   // One call.
 
   #passed(deadline: Deadline): SnowbankError {
-    const reasons = Object.fromEntries(this.endpoints.all.map((one) => [one.name, one.heard]));
-    const words = Object.entries(reasons).map(([name, heard]) => `; ${name}: ${heard}`);
-    const text = `no answer within ${deadline.allowedMs} ms${words.join("")}`;
-    return new SnowbankError("timeout", text, { reasons });
+    const heard = this.endpoints.all.map((one) => [one.name, one.heard]);
+    const words = heard.map((one) => `; ${one.join(": ")}`).join("");
+    const text = `no answer within ${deadline.allowedMs} ms${words}`;
+    return new SnowbankError("timeout", text, { reasons: Object.fromEntries(heard) });
   }
 
-  async #call<R extends Request>(
-    make: (row: Row) => R,
-    deadline: Deadline,
-  ): Promise<{ request: R; row: Row }> {
-    /** When an endpoint that refused this call could serve it. */
-    const servesAt = new Map<Endpoint, number>();
+  async #call<R extends Request>(make: (row: Row) => R, deadline: Deadline): Promise<R> {
+    const servesAt: ServesAt = new Map();
     for (let tries = 0; ; tries += 1) {
       const endpoint = await this.#pick(deadline);
       this.counters.retries += tries > 0 ? 1 : 0;
       let row = endpoint.connection;
       try {
-        row ??= await deadline.wait<Row>((resolve, reject) => {
-          this.dial(endpoint).then(resolve, reject);
-        });
+        row ??= await deadline.wait(this.dial(endpoint));
         const request = make(row);
-        const asked = row;
-        await deadline.wait((resolve, reject) => asked.send(request, resolve, reject));
+        request.goodForMs = row.welcome.goodForMs;
+        await deadline.wait(row.send(request));
         this.check();
         endpoint.failures = 0;
         endpoint.error = undefined;
         this.counters.calls += 1;
-        return { request, row };
+        return request;
       } catch (error) {
         if (!(error instanceof SnowbankError) || (error.code !== "failed" && !error.action)) {
           throw error;
@@ -175,20 +156,22 @@ export class Calls {
     error: SnowbankError,
     endpoint: Endpoint,
     row: Row | undefined,
-    servesAt: Map<Endpoint, number>,
+    servesAt: ServesAt,
     deadline: Deadline,
   ): Promise<void> {
+    servesAt.set(endpoint, performance.now() + (error.retryAfterMs ?? 0));
+    const isHopeless = (one: Endpoint) => (servesAt.get(one) ?? 0) > deadline.at;
     if (row !== undefined) {
       this.#reportRefusal(error);
     }
-    servesAt.set(endpoint, performance.now() + (error.retryAfterMs ?? 0));
-    const isHopeless = (one: Endpoint) => (servesAt.get(one) ?? 0) > deadline.at;
     if (error.action === "tell" || this.endpoints.all.every(isHopeless)) {
       throw error;
     }
-    if (error.action === "stay" && row !== undefined && !isHopeless(endpoint)) {
+    if (row === undefined) {
+      // `#connect` has left it.
+    } else if (error.action === "stay" && !isHopeless(endpoint)) {
       await this.#pause(Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS), deadline);
-    } else if (row !== undefined && endpoint.connection === row) {
+    } else if (endpoint.connection === row) {
       endpoint.connection = undefined;
       this.endpoints.failed(endpoint, error);
       // It still answers the other calls.
@@ -209,42 +192,27 @@ export class Calls {
     }
   }
 
-  async #pause(ms: number, deadline: Deadline): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    try {
-      await deadline.wait<void>((resolve) => {
-        timer = setTimeout(resolve, ms);
-      });
-    } finally {
-      clearTimeout(timer);
-    }
+  /** Waits. The deadline's timer keeps the process alive. */
+  #pause(ms: number, deadline: Deadline): Promise<void> {
+    return deadline.wait(sleep(ms, undefined, { ref: false }));
   }
 
   // Connections.
 
   /** Connects to an endpoint, once for all calls that wait for it. */
-  dial(endpoint: Endpoint): Promise<Row> {
+  readonly dial = (endpoint: Endpoint): Promise<Row> => {
     endpoint.dialing ??= this.#connect(endpoint).finally(() => {
       endpoint.dialing = undefined;
     });
     return endpoint.dialing;
-  }
+  };
 
   async #connect(endpoint: Endpoint): Promise<Row> {
-    let row: Row;
-    try {
-      row = await endpoint.dial();
-    } catch (reason) {
-      const error = reason as SnowbankError;
-      if (error.action !== undefined) {
-        this.#reportRefusal(error);
-      }
-      if (error.action !== "tell") {
-        this.#failed(endpoint, error);
-      }
+    const row = await endpoint.dial().catch((error) => {
+      this.#failed(endpoint, error);
       throw error;
-    }
-    if (this.isClosed && this.#inFlight.size === 0) {
+    });
+    if (this.closing.signal.aborted) {
       row.end(closed());
       throw closed();
     }
@@ -254,19 +222,16 @@ export class Calls {
       this.#ended(endpoint, row, row.ended);
     }
     this.emit("connected", { endpoint: endpoint.name });
-    if (this.#rounds === undefined && !this.endpoints.isLone) {
-      this.#rounds = new Rounds(this);
-      void this.#rounds.run();
+    if (!this.#hasConnected && !this.endpoints.isLone) {
+      keepGreeting(this).catch(() => {});
     }
+    this.#hasConnected = true;
     return row;
   }
 
   #ended(endpoint: Endpoint, row: Row, error: SnowbankError): void {
     if (endpoint.connection === row) {
       endpoint.connection = undefined;
-      if (error.action !== undefined) {
-        this.#reportRefusal(error);
-      }
       if (error.code !== "closed") {
         this.#failed(endpoint, error);
       }
@@ -274,6 +239,9 @@ export class Calls {
   }
 
   #failed(endpoint: Endpoint, error: SnowbankError): void {
+    if (error.action !== undefined) {
+      this.#reportRefusal(error);
+    }
     this.counters.failures += 1;
     this.emit("failed", { endpoint: endpoint.name, reason: error.message });
     this.endpoints.failed(endpoint, error);

@@ -5,39 +5,33 @@ import { Deadline } from "./deadline.js";
 import { type ClientOptions, checkCount, checkMs, Settings, sourceBytes } from "./options.js";
 import type { ClientEvents, Stats } from "./stats.js";
 
-/** The options of one call. */
-export interface CallOptions {
+/** The options of a batch. */
+export interface BatchOptions {
   /** Ends the call early, with the signal's reason as its error. */
   signal?: AbortSignal | undefined;
   /** The deadline of this call, instead of the client's. */
   timeoutMs?: number | undefined;
-}
-
-/** The options of a batch. */
-export interface BatchOptions extends CallOptions {
   /** The source's name, instead of the client's. */
   source?: string | undefined;
 }
 
-/** The options of a buffer. */
-export interface IdsOptions {
-  /** The source's name, instead of the client's. */
-  source?: string | undefined;
-  /** The deadline of `next`, instead of the client's. */
-  timeoutMs?: number | undefined;
-}
+/** The options of one call. */
+export type CallOptions = Omit<BatchOptions, "source">;
+
+/** The options of a buffer. `timeoutMs` is the deadline of `next`. */
+export type IdsOptions = Omit<BatchOptions, "signal">;
 
 /** Frees the sockets of clients that nobody can reach any more. */
 const dropped = new FinalizationRegistry<Calls>((calls) => void calls.close(0));
 
 /** Node 18.13 has no `Symbol.asyncDispose`. */
-const asyncDispose: symbol = Symbol.asyncDispose ?? Symbol.for("nodejs.asyncDispose");
+const asyncDispose = (Symbol.asyncDispose ??
+  Symbol.for("nodejs.asyncDispose")) as typeof Symbol.asyncDispose;
 
 export interface Client {
   on<K extends keyof ClientEvents>(name: K, listener: (...event: ClientEvents[K]) => void): this;
   once<K extends keyof ClientEvents>(name: K, listener: (...event: ClientEvents[K]) => void): this;
   off<K extends keyof ClientEvents>(name: K, listener: (...event: ClientEvents[K]) => void): this;
-  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
@@ -113,6 +107,10 @@ export class Client extends EventEmitter {
     await this.#calls.close(options.timeoutMs === undefined ? 0 : checkMs(options.timeoutMs));
   }
 
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   #source(source: string | undefined): Buffer {
     return sourceBytes(source ?? this.#settings.options.source);
   }
@@ -122,9 +120,3 @@ export class Client extends EventEmitter {
     return this.#calls.run(work, new Deadline(timeoutMs, options.signal));
   }
 }
-
-Object.defineProperty(Client.prototype, asyncDispose, {
-  value(this: Client): Promise<void> {
-    return this.close();
-  },
-});

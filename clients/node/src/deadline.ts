@@ -1,92 +1,69 @@
 /** The end of a call: its deadline, its caller's signal, or the close of the client. */
 
-/** The reason of a wait whose deadline passed. */
+import { setMaxListeners } from "node:events";
+
+/** What a call fails with when its deadline passes. */
 export const PASSED = Symbol("the deadline passed");
 
-/** What waits for each signal. One listener serves all calls, so that Node does not warn. */
-const watched = new WeakMap<AbortSignal, Set<Deadline>>();
-
 export class Deadline {
-  #at: number;
-  #fail: (reason: unknown) => void = () => {};
-  #failure: { reason: unknown } | undefined;
+  at: number;
+  /** Fails the call's present step, and later ones. */
+  fail!: (reason: unknown) => void;
+  readonly #failure: Promise<never>;
+  readonly #abort = () => this.fail(this.signal?.reason);
   #timer: NodeJS.Timeout;
 
   constructor(
     readonly allowedMs: number,
     private readonly signal?: AbortSignal | undefined,
+    private readonly passed: unknown = PASSED,
   ) {
-    this.#at = performance.now() + allowedMs;
-    this.#timer = setTimeout(() => this.#ring(), allowedMs);
+    this.at = performance.now() + allowedMs;
+    this.#failure = new Promise((_, reject) => {
+      this.fail = reject;
+    });
+    this.#failure.catch(() => {});
     if (signal?.aborted) {
-      this.fail(signal.reason);
+      this.#abort();
     } else if (signal !== undefined) {
-      watch(signal).add(this);
+      // Node warns of more than ten listeners, and any number of calls may have one signal.
+      setMaxListeners(0, signal);
+      signal.addEventListener("abort", this.#abort);
     }
-  }
-
-  get at(): number {
-    return this.#at;
+    this.#timer = setTimeout(() => this.#ring(), allowedMs);
   }
 
   get leftMs(): number {
-    return Math.max(this.#at - performance.now(), 0);
-  }
-
-  /** Moves the end back: a fetch that several calls wait for ends with the last of them. */
-  extend(other: Deadline): void {
-    this.#at = Math.max(this.#at, other.#at);
+    return Math.max(this.at - performance.now(), 0);
   }
 
   /** Waits for one step of the call. */
-  wait<T>(
-    step: (resolve: (value: T) => void, reject: (error: unknown) => void) => void,
-  ): Promise<T> {
-    return new Promise((resolve, reject) => {
-      if (this.#failure !== undefined) {
-        reject(this.#failure.reason);
-        return;
-      }
-      this.#fail = reject;
-      step(resolve, reject);
-    });
-  }
-
-  /** Fails the call's present step, and later ones. */
-  fail(reason: unknown): void {
-    this.#failure ??= { reason };
-    this.#fail(reason);
+  wait<T>(step: Promise<T>): Promise<T> {
+    return Promise.race([this.#failure, step]);
   }
 
   /** Frees what the call has. */
   end(): void {
     clearTimeout(this.#timer);
-    if (this.signal !== undefined) {
-      watched.get(this.signal)?.delete(this);
-    }
+    this.signal?.removeEventListener("abort", this.#abort);
   }
 
   #ring(): void {
     if (this.leftMs > 0) {
+      // A further call waits for this fetch.
       this.#timer = setTimeout(() => this.#ring(), this.leftMs);
     } else {
-      this.fail(PASSED);
+      this.fail(this.passed);
     }
   }
 }
 
-function watch(signal: AbortSignal): Set<Deadline> {
-  let waiting = watched.get(signal);
-  if (waiting === undefined) {
-    const made = new Set<Deadline>();
-    waiting = made;
-    watched.set(signal, made);
-    const abort = () => {
-      for (const deadline of [...made]) {
-        deadline.fail(signal.reason);
-      }
-    };
-    signal.addEventListener("abort", abort, { once: true });
+/** Waits for work, at most for a time. */
+export async function within<T>(work: Promise<T>, ms: number, late: Error): Promise<T> {
+  const limit = new Deadline(ms, undefined, late);
+  try {
+    return await limit.wait(work);
+  } finally {
+    limit.end();
   }
-  return waiting;
 }

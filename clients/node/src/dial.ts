@@ -7,16 +7,11 @@ import { lookup } from "node:dns/promises";
 import { connect, isIP, type Socket } from "node:net";
 import * as tls from "node:tls";
 import type { Address } from "./address.js";
+import { within } from "./deadline.js";
 import { describe, failed, SnowbankError } from "./errors.js";
 import type { Settings } from "./options.js";
 import { Row } from "./row.js";
 import { Hello } from "./wire.js";
-
-/** What a dial has come to, for the one who gives it up. */
-interface Made {
-  row?: Row;
-  isLate: boolean;
-}
 
 /** Makes the connections of one endpoint. */
 export class Dialer {
@@ -35,33 +30,24 @@ export class Dialer {
   /** Connects and greets. Rejects with a refusal if a daemon answers so, else with `failed`. */
   async dial(): Promise<Row> {
     const { connectMs } = this.settings.times;
-    const made: Made = { isLate: false };
     const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
+    const givingUp = new AbortController();
     try {
-      return await within(this.#dial(made), connectMs, late);
+      return await within(this.#dial(givingUp.signal), connectMs, late);
     } catch (error) {
-      const reason =
-        error instanceof SnowbankError && error.code !== "bad_argument"
-          ? error
-          : failed(this.name, describe(error as NodeJS.ErrnoException));
-      made.isLate = true;
-      made.row?.end(reason);
-      throw reason;
+      givingUp.abort();
+      const isOurs = error instanceof SnowbankError && error.code !== "bad_argument";
+      throw isOurs ? error : failed(this.name, describe(error as NodeJS.ErrnoException));
     }
   }
 
-  async #dial(made: Made): Promise<Row> {
+  async #dial(signal: AbortSignal): Promise<Row> {
     const { settings } = this;
-    const token = await settings.readToken();
-    const socket = await this.#open(await this.#resolve());
-    if (made.isLate) {
-      socket.destroy();
-    }
+    const hello = new Hello(settings.readToken());
+    const socket = await this.#open(await this.#resolve(), signal);
     const row = new Row(this.name, socket, settings.times.answerMs);
-    made.row = row;
-    const hello = new Hello(token);
-    await new Promise<unknown>((resolve, reject) => row.send(hello, resolve, reject));
-    row.welcome = hello.welcome;
+    await row.send(hello);
+    row.welcome = hello;
     return row;
   }
 
@@ -80,15 +66,15 @@ export class Dialer {
   }
 
   /** Connects to the first address that accepts, from the one behind the last on. */
-  async #open(found: string[]): Promise<Socket> {
+  async #open(found: string[], signal: AbortSignal): Promise<Socket> {
     const last = found.indexOf(this.#last);
     const start = last < 0 ? Math.floor(Math.random() * found.length) : last + 1;
-    const files = this.address.isTls ? await this.settings.readTls() : undefined;
+    const files = this.address.isTls ? this.settings.readTls() : undefined;
     const reasons: string[] = [];
     for (const host of [...found.slice(start), ...found.slice(0, start)]) {
       this.#last = host;
       try {
-        return await this.#connect(host, files);
+        return await this.#connect(host, files, signal);
       } catch (error) {
         reasons.push(describe(error as NodeJS.ErrnoException));
       }
@@ -96,30 +82,34 @@ export class Dialer {
     throw failed(this.name, `cannot connect: ${reasons.join(", ")}`);
   }
 
-  async #connect(host: string, files: tls.SecureContextOptions | undefined): Promise<Socket> {
+  async #connect(
+    host: string,
+    files: tls.SecureContextOptions | undefined,
+    signal: AbortSignal,
+  ): Promise<Socket> {
     const { port, path } = this.address;
-    const opened = path === "" ? connect({ host, port, noDelay: true }) : connect({ path });
-    opened.on("error", () => {});
-    const { acceptMs, connectMs } = this.settings.times;
+    const where = path === "" ? { host, port, noDelay: true } : { path };
+    // The signal destroys the socket, also one that is made later.
+    const socket = connect({ ...where, signal });
     const late = failed(this.name, "no answer in time");
     try {
-      await within(once(opened, "connect"), acceptMs, late);
-      if (files === undefined) {
-        return opened;
-      }
-      const name = this.settings.options.serverName ?? this.address.host.replace(/%.*/, "");
-      const secure = tls.connect({
-        socket: opened,
-        ...(isIP(name) === 0 ? { servername: name } : {}),
-        ...files,
-        checkServerIdentity: (_, certificate) => tls.checkServerIdentity(name, certificate),
-      });
-      await within(once(secure, "secureConnect"), connectMs, late);
-      return secure;
+      await within(once(socket, "connect"), this.settings.times.acceptMs, late);
     } catch (error) {
-      opened.destroy();
+      socket.destroy();
       throw error;
     }
+    if (files === undefined) {
+      return socket;
+    }
+    const name = this.settings.options.serverName ?? this.address.host.replace(/%.*/, "");
+    const secure = tls.connect({
+      socket,
+      ...(isIP(name) === 0 ? { servername: name } : {}),
+      ...files,
+      checkServerIdentity: (_, certificate) => tls.checkServerIdentity(name, certificate),
+    });
+    await once(secure, "secureConnect");
+    return secure;
   }
 }
 
@@ -133,22 +123,8 @@ export const resolver = {
 /** Waits until a socket is ready. */
 function once(socket: Socket, event: "connect" | "secureConnect"): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    socket.once(event, resolve).once("error", reject);
+    // It stays, so that a later error is not thrown.
+    socket.on("error", reject).once(event, resolve);
     socket.once("close", () => reject(new Error("it closed the connection")));
   });
-}
-
-/** Waits for a promise, at most for a time. */
-async function within<T>(work: Promise<T>, ms: number, late: SnowbankError): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(reject, ms, late);
-  });
-  // Whichever is second has nobody who waits.
-  work.catch(() => {});
-  try {
-    return await Promise.race([work, limit]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,18 +1,10 @@
 /** Why calls fail. */
 
 /** The names of the protocol's error codes, by their numbers from 1. */
-const REFUSALS = [
-  "malformed",
-  "unsupported",
-  "bad_count",
-  "unknown_source",
-  "unauthorized",
-  "exhausted",
-  "clock_behind",
-  "no_ceiling",
-  "shutting_down",
-  "too_busy",
-] as const;
+const OF_REQUESTS = ["malformed", "unsupported", "bad_count", "unknown_source"] as const;
+const OF_CLIENTS = ["unauthorized", "exhausted", "clock_behind"] as const;
+const OF_DAEMONS = ["no_ceiling", "shutting_down", "too_busy"] as const;
+const REFUSALS = [...OF_REQUESTS, ...OF_CLIENTS, ...OF_DAEMONS] as const;
 
 /** The daemon's own reasons. `refused` is a code that this version does not know. */
 export type RefusalCode = (typeof REFUSALS)[number] | "refused";
@@ -34,19 +26,11 @@ export type SnowbankErrorCode =
   /** An endpoint failed. Calls try again, so it is only the reason of others. */
   | "failed";
 
-/** The parts of an error besides its code and text. */
-export interface ErrorDetails {
-  endpoint?: string;
-  number?: number;
-  action?: Action;
-  retryAfterMs?: number | undefined;
-  reasons?: Record<string, string>;
-}
+type Details = Pick<SnowbankError, "endpoint" | "number" | "action" | "retryAfterMs" | "reasons">;
 
 /** The reason why a call failed. `code` tells programs, `message` tells people what to do. */
 export class SnowbankError extends Error {
   override readonly name = "SnowbankError";
-  readonly code: SnowbankErrorCode;
   /** The endpoint at fault, if it is a single one. */
   readonly endpoint: string | undefined;
   /** A refusal's code on the wire, and what the daemon told the client to do. */
@@ -55,16 +39,15 @@ export class SnowbankError extends Error {
   /** The time after which the same call may succeed, if a daemon named one. */
   readonly retryAfterMs: number | undefined;
   /** The last that was heard of each endpoint, if the deadline passed. */
-  readonly reasons: Readonly<Record<string, string>>;
+  readonly reasons: Readonly<Record<string, string>> = {};
 
-  constructor(code: SnowbankErrorCode, message: string, details: ErrorDetails = {}) {
+  constructor(
+    readonly code: SnowbankErrorCode,
+    message: string,
+    details: Partial<Details> = {},
+  ) {
     super(message);
-    this.code = code;
-    this.endpoint = details.endpoint;
-    this.number = details.number;
-    this.action = details.action;
-    this.retryAfterMs = details.retryAfterMs;
-    this.reasons = details.reasons ?? {};
+    Object.assign(this, details);
   }
 }
 
@@ -91,13 +74,12 @@ export function refused(
   waitMs: number,
   message: string,
 ): SnowbankError {
-  const code = REFUSALS[number - 1] ?? "refused";
-  const name = code === "refused" ? `code ${number}` : code;
+  const code = REFUSALS[number - 1];
   const again = waitMs > 0 ? ` (try again in ${waitMs / 1000} s)` : "";
-  const text = `${endpoint} refused: ${name}: ${plain(message)}${again}`;
-  const action = actionNumber === 1 ? "stay" : actionNumber === 2 ? "leave" : "tell";
-  const retryAfterMs = waitMs > 0 ? waitMs : undefined;
-  return new SnowbankError(code, text, { endpoint, number, action, retryAfterMs });
+  const text = `${endpoint} refused: ${code ?? `code ${number}`}: ${plain(message)}${again}`;
+  const action = (["tell", "stay", "leave"] as const)[actionNumber] ?? "tell";
+  const details = { endpoint, number, action, retryAfterMs: waitMs || undefined };
+  return new SnowbankError(code ?? "refused", text, details);
 }
 
 /** Returns the text without control characters. */

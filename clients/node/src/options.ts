@@ -1,7 +1,6 @@
 /** The options of a client, checked once. */
 
 import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { type Address, parseAddress } from "./address.js";
 import { badArgument } from "./errors.js";
@@ -52,18 +51,8 @@ const MAX_SOURCE_BYTES = 64;
 const MAX_COUNT = 2 ** 32 - 1;
 /** The longest time of a timer. */
 const LONGEST_MS = 2 ** 31 - 1;
-const NAMES: readonly (keyof ClientOptions)[] = [
-  "source",
-  "timeoutMs",
-  "token",
-  "tokenFile",
-  "caFile",
-  "certFile",
-  "keyFile",
-  "serverName",
-  "preferFirst",
-  "takeTurns",
-];
+const NAMES =
+  "source timeoutMs token tokenFile caFile certFile keyFile serverName preferFirst takeTurns";
 
 /** The checked options. */
 export class Settings {
@@ -75,14 +64,14 @@ export class Settings {
   readonly #token: string | undefined;
 
   constructor(endpoints: string | readonly string[], options: ClientOptions) {
-    const unknown = Object.keys(options).find((name) => !(NAMES as string[]).includes(name));
+    const unknown = Object.keys(options).find((name) => !NAMES.split(" ").includes(name));
     if (unknown !== undefined) {
-      throw badArgument(`there is no option ${unknown}; there are ${NAMES.join(", ")}`);
+      throw badArgument(`there is no option ${unknown}; there are ${NAMES}`);
     }
     const { token, ...rest } = options;
     this.options = rest;
     this.#token = token;
-    const texts = typeof endpoints === "string" ? [endpoints] : [...(endpoints ?? [])];
+    const texts = [endpoints ?? []].flat();
     const parsed = texts.map(parseAddress);
     this.addresses = parsed.filter((one, at) => texts.indexOf(one.text) === at);
     if (this.addresses.length === 0) {
@@ -102,55 +91,46 @@ export class Settings {
       throw badArgument("one of certFile and keyFile is given; give both, or neither");
     }
     // Each connection reads the files again. Reading them here shows a mistake at once.
-    const { tokenFile } = options;
-    this.#checkToken(tokenFile === undefined ? token : read(tokenFile).toString());
+    this.readToken();
     if (this.addresses.some((address) => address.isTls)) {
-      const [ca, cert, key] = this.#tlsFiles().map((file) => file && read(file));
-      checkContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) });
+      checkContext(this.readTls());
     } else if (options.caFile !== undefined || options.certFile !== undefined) {
       throw badArgument("files of TLS are given, and no endpoint begins with tls:");
     }
   }
 
-  /** Returns the token of now. */
-  async readToken(): Promise<string> {
+  /** Returns the token of now, or an empty text. Its errors do not show it. */
+  readToken(): string {
     const { tokenFile } = this.options;
-    return this.#checkToken(tokenFile === undefined ? this.#token : await readText(tokenFile));
-  }
-
-  /** Returns the files of TLS of now. */
-  async readTls(): Promise<SecureContextOptions> {
-    const [ca, cert, key] = await Promise.all(
-      this.#tlsFiles().map((file) => (file === undefined ? undefined : readFile(file))),
-    );
-    return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
-  }
-
-  #tlsFiles(): (string | undefined)[] {
-    return [this.options.caFile, this.options.certFile, this.options.keyFile];
-  }
-
-  /** Checks a token, without showing it. */
-  #checkToken(found: unknown): string {
-    if (found === undefined) {
+    // An editor ends a file with a newline.
+    const token = tokenFile ? read(tokenFile).toString().replace(/\n$/, "") : this.#token;
+    if (token === undefined) {
       return "";
     }
-    if (typeof found !== "string") {
-      throw badArgument(`a token is a text, not ${typeof found}`);
+    if (typeof token !== "string") {
+      throw badArgument(`a token is a text, not ${typeof token}`);
     }
-    // An editor ends a file with a newline.
-    const token = this.options.tokenFile === undefined ? found : found.replace(/\n$/, "");
-    const bytes = Buffer.byteLength(token);
     if (/[\r\n]/.test(token)) {
       throw badArgument("the token has a newline; strip it");
     }
+    const bytes = Buffer.byteLength(token);
     if (bytes < 1 || bytes > MAX_TOKEN_BYTES) {
       throw badArgument(`the token has ${bytes} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
     }
     return token;
   }
+
+  /** Returns the files of TLS of now. */
+  readTls(): SecureContextOptions {
+    const { caFile, certFile, keyFile } = this.options;
+    return {
+      ...(caFile && { ca: read(caFile) }),
+      ...(certFile && keyFile && { cert: read(certFile), key: read(keyFile) }),
+    };
+  }
 }
 
+/** Reads a small file. */
 function read(file: string): Buffer {
   try {
     return readFileSync(file);
@@ -159,20 +139,10 @@ function read(file: string): Buffer {
   }
 }
 
-async function readText(file: string): Promise<string> {
-  return (await readFile(file)).toString();
-}
-
 function checkContext(files: SecureContextOptions): void {
-  for (const [name, kind] of [
-    ["ca", "CERTIFICATE"],
-    ["cert", "CERTIFICATE"],
-    ["key", "PRIVATE KEY"],
-  ] as const) {
-    const file = files[name] as Buffer | undefined;
-    if (file !== undefined && !file.includes(`${kind}-----`)) {
-      throw badArgument(`${name}File has no line -----BEGIN ${kind}-----; give a file in PEM`);
-    }
+  // OpenSSL takes a file without a certificate for none.
+  if (files.ca && !files.ca.includes("CERTIFICATE-----")) {
+    throw badArgument("caFile has no line -----BEGIN CERTIFICATE-----; give a file in PEM");
   }
   try {
     createSecureContext(files);

@@ -1,6 +1,5 @@
 /** The endpoints: which one is next, and how long each rests after a failure. */
 
-import type { Address } from "./address.js";
 import { Dialer } from "./dial.js";
 import type { SnowbankError } from "./errors.js";
 import type { Settings, Times } from "./options.js";
@@ -16,10 +15,6 @@ export class Endpoint extends Dialer {
   error: SnowbankError | undefined;
   restsUntil = 0;
 
-  constructor(address: Address, settings: Settings) {
-    super(address, settings);
-  }
-
   /** The last that was heard of it. */
   get heard(): string {
     const silent = this.connection === undefined ? "not connected yet" : "connected, no answer yet";
@@ -30,20 +25,18 @@ export class Endpoint extends Dialer {
 /** The endpoints of a client. It stays at one while that serves, or takes them in turn. */
 export class Endpoints {
   readonly all: readonly Endpoint[];
+  readonly isLone: boolean;
   readonly #times: Times;
   readonly #takesTurns: boolean;
   index: number;
 
   constructor(settings: Settings) {
+    const { takeTurns = false, preferFirst } = settings.options;
     this.#times = settings.times;
-    this.#takesTurns = settings.options.takeTurns ?? false;
+    this.#takesTurns = takeTurns;
     this.all = settings.addresses.map((address) => new Endpoint(address, settings));
-    const start = Math.floor(Math.random() * this.all.length);
-    this.index = settings.options.preferFirst ? 0 : start;
-  }
-
-  get isLone(): boolean {
-    return this.all.length === 1;
+    this.isLone = this.all.length === 1;
+    this.index = preferFirst ? 0 : Math.floor(Math.random() * this.all.length);
   }
 
   /** Returns the endpoint of the next try: one that does not rest, or the first to be back. */

@@ -3,7 +3,7 @@
 import { refused, type SnowbankError } from "./errors.js";
 
 const VERSION = 1;
-export const MAX_REPLY_LENGTH = 65_536;
+const MAX_REPLY_LENGTH = 65_536;
 const MAX_INFO_BYTES = 4 << 20;
 const MAX_MESSAGE_BYTES = 1_024;
 const MAX_ID = 2n ** 63n - 1n;
@@ -22,22 +22,28 @@ const ERROR_BYTES = 8;
 export class BadReply extends Error {}
 
 /** A request, and its reply while that comes. */
-export abstract class Request {
-  /** The kinds of frames of its reply. */
-  protected abstract readonly replies: readonly number[];
+export class Request {
   /** The time that the daemon may take before it answers. */
   waitMs = 0;
   /** When it was sent, or the reply before it ended: by the monotonic clock, and by the wall. */
   began = 0;
   beganWall = 0;
-  /** The kind of the reply's first frame. */
+  /** How long IDs of its reply may be handed out. */
+  goodForMs = 0;
+  /** The kind of the reply's first frame, and the bodies of all. */
   begun = 0;
+  reply: Buffer = Buffer.alloc(0);
 
   constructor(
     private readonly kind: number,
-    protected readonly body: Buffer = Buffer.alloc(0),
+    private readonly replies: readonly number[],
+    private readonly body: Buffer = Buffer.alloc(0),
     private readonly flags = 0,
   ) {}
+
+  get isGreeting(): boolean {
+    return this.kind === HELLO;
+  }
 
   /** Returns the bytes of the request. */
   encode(tag: number): Buffer {
@@ -64,34 +70,46 @@ export abstract class Request {
   }
 
   /** Reads the body of a frame. */
-  protected abstract read(body: Buffer): void;
-
-  /** Checks the whole reply. */
-  protected finish(): void {}
-}
-
-/** What a daemon says in its greeting. */
-export interface Welcome {
-  /** How long an ID may be handed out after its reply. */
-  goodForMs: number;
-  maxCount: number;
-  /** Another one with each start of a daemon. */
-  instance: bigint;
-  /** One number for each worker ID that the daemon uses. */
-  claims: ReadonlySet<bigint>;
-}
-
-/** The first request of a connection. Who connects has a limit for its reply. */
-export class Hello extends Request {
-  protected readonly replies = [WELCOME];
-  override waitMs = 3_600_000;
-  welcome!: Welcome;
-
-  constructor(token: string) {
-    super(HELLO, Buffer.concat([MAGIC, Buffer.from([VERSION, 0]), Buffer.from(token)]));
+  protected read(body: Buffer): void {
+    this.reply = Buffer.concat([this.reply, body]);
+    if (this.reply.length > MAX_INFO_BYTES) {
+      throw new BadReply(`the reply exceeds ${MAX_INFO_BYTES} bytes`);
+    }
   }
 
-  protected read(body: Buffer): void {
+  /** Checks the whole reply. */
+  protected finish(): void {
+    if (this.kind === PING && !this.reply.equals(this.body)) {
+      throw new BadReply("the reply to PING has other bytes");
+    }
+  }
+}
+
+/** Asks whether the daemon answers. */
+export function ping(): Request {
+  return new Request(PING, [PONG], Buffer.from("snowbank"));
+}
+
+/** Asks for the daemon's own words about itself, as JSON. */
+export function info(): Request {
+  return new Request(INFO, [INFO_REPLY]);
+}
+
+/** The first request of a connection, and what WELCOME says. Who connects has a limit for it. */
+export class Hello extends Request {
+  override waitMs = 3_600_000;
+  maxCount = 0;
+  /** Another one with each start of a daemon. */
+  instance = 0n;
+  /** One number for each worker ID that the daemon uses. */
+  readonly claims = new Set<bigint>();
+
+  constructor(token: string) {
+    super(HELLO, [WELCOME], Buffer.concat([MAGIC, Buffer.from([VERSION, 0]), Buffer.from(token)]));
+  }
+
+  protected override finish(): void {
+    const body = this.reply;
     if (body.length < WELCOME_BYTES || body.length % 8 !== 0) {
       throw new BadReply(`a body of ${body.length} bytes is no WELCOME`);
     }
@@ -99,53 +117,20 @@ export class Hello extends Request {
     if (version !== VERSION) {
       throw new BadReply(`it speaks version ${version}, and this client ${VERSION}`);
     }
-    const [goodForMs, maxCount] = [body.readUInt16LE(2), body.readUInt32LE(4)];
-    if (goodForMs === 0 || maxCount === 0) {
-      throw new BadReply(`it allows ${maxCount} IDs, for ${goodForMs} ms`);
+    this.goodForMs = body.readUInt16LE(2);
+    this.maxCount = body.readUInt32LE(4);
+    this.instance = body.readBigUInt64LE(8);
+    if (this.goodForMs === 0 || this.maxCount === 0) {
+      throw new BadReply(`it allows ${this.maxCount} IDs, for ${this.goodForMs} ms`);
     }
-    const claims = new Set<bigint>();
     for (let at = WELCOME_BYTES; at < body.length; at += 8) {
-      claims.add(body.readBigUInt64LE(at));
-    }
-    this.welcome = { goodForMs, maxCount, instance: body.readBigUInt64LE(8), claims };
-  }
-}
-
-/** Asks whether the daemon answers. */
-export class Ping extends Request {
-  protected readonly replies = [PONG];
-
-  constructor() {
-    super(PING, Buffer.from("snowbank"));
-  }
-
-  protected read(body: Buffer): void {
-    if (!body.equals(this.body)) {
-      throw new BadReply("the reply to PING has other bytes");
-    }
-  }
-}
-
-/** Asks for the daemon's own words about itself, as JSON. */
-export class Info extends Request {
-  protected readonly replies = [INFO_REPLY];
-  json = "";
-
-  constructor() {
-    super(INFO);
-  }
-
-  protected read(body: Buffer): void {
-    this.json += body.toString();
-    if (this.json.length > MAX_INFO_BYTES) {
-      throw new BadReply(`the INFO reply exceeds ${MAX_INFO_BYTES} bytes`);
+      this.claims.add(body.readBigUInt64LE(at));
     }
   }
 }
 
 /** Asks for IDs, and checks the promises that a client can check. */
 export class Next extends Request {
-  protected readonly replies = [RUNS, LIST];
   readonly ids: bigint[] = [];
   #highest = -1n;
 
@@ -158,22 +143,18 @@ export class Next extends Request {
     const head = Buffer.alloc(6);
     head.writeUInt32LE(count, 0);
     head.writeUInt16LE(Math.floor(waitMs), 4);
-    super(NEXT, Buffer.concat([head, source]), partial ? PARTIAL : 0);
+    super(NEXT, [RUNS, LIST], Buffer.concat([head, source]), partial ? PARTIAL : 0);
   }
 
-  protected read(body: Buffer): void {
-    const size = this.begun === RUNS ? RUN_BYTES : 8;
+  protected override read(body: Buffer): void {
+    const isRuns = this.begun === RUNS;
+    const size = isRuns ? RUN_BYTES : 8;
     if (body.length === 0 || body.length % size !== 0) {
       throw new BadReply(`a body of ${body.length} bytes does not hold IDs`);
     }
     for (let at = 0; at < body.length; at += size) {
-      const first = body.readBigUInt64LE(at);
-      const isRun = this.begun === RUNS;
-      this.#addRun(
-        first,
-        isRun ? body.readUInt32LE(at + 8) : 1,
-        isRun ? body.readUInt32LE(at + 12) : 1,
-      );
+      const run = isRuns ? [body.readUInt32LE(at + 8), body.readUInt32LE(at + 12)] : [1, 1];
+      this.#addRun(body.readBigUInt64LE(at), run[0]!, run[1]!);
     }
   }
 
@@ -202,6 +183,20 @@ export class Next extends Request {
   }
 }
 
+/** Returns the frame at the front, and the bytes behind it, or undefined until one is whole. */
+export function split(data: Buffer) {
+  const length = data.length < 4 ? 4 : data.readUInt32LE(0);
+  if (length < 4 || length > MAX_REPLY_LENGTH) {
+    throw new BadReply(whatAnswers(data));
+  }
+  if (data.length < 4 + length) {
+    return undefined;
+  }
+  const [kind, flags, tag] = [data.readUInt8(4), data.readUInt8(5), data.readUInt16LE(6)];
+  const [body, rest] = [data.subarray(HEADER_BYTES, 4 + length), data.subarray(4 + length)];
+  return { kind, flags, tag, body, rest };
+}
+
 /** Reads the body of an ERROR frame. */
 export function refusal(endpoint: string, body: Buffer): SnowbankError {
   if (body.length < ERROR_BYTES) {
@@ -217,8 +212,8 @@ export function whatAnswers(start: Buffer): string {
   const line = JSON.stringify(
     text
       .trim()
-      .split(/[\r\n]/)[0]
-      ?.slice(0, 60) ?? "",
+      .replace(/[\r\n].*/s, "")
+      .slice(0, 60),
   );
   if (text.startsWith("\x15\x03")) {
     return "it speaks TLS: write tls:host:port";

@@ -23,6 +23,7 @@ const only = process.env.SNOWBANK_CONFORMANCE_CASE;
 const cases = JSON.parse(readFileSync(file, "utf8")).cases.filter(
   ({ name }) => only === undefined || name === only,
 );
+assert.ok(cases.length > 0, `there is no case ${only}`);
 
 /** How many cases are played at a time: most of their time is waiting. */
 const AT_A_TIME = 4;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { resolver } from "../dist/dial.js";
 import { Client, SnowbankError } from "../dist/index.js";
-import { Settings } from "../dist/options.js";
+import { Settings, TIMES } from "../dist/options.js";
 import { Endpoints } from "../dist/rest.js";
 import { FakeDaemon } from "./support/fake.js";
 
@@ -51,6 +51,20 @@ test("a look-up that hangs is given up, and not joined by others", async () => {
   const pattern = /ids.example:7660: its name was not resolved within 1 s/;
   await assert.rejects(client.batch(1, { timeoutMs: 2500 }), pattern);
   assert.equal(lookups, 1);
+  await client.close();
+});
+
+test("a dial that is given up connects no more", async () => {
+  const daemon = await started();
+  const { connectMs } = TIMES;
+  TIMES.connectMs = 50;
+  resolver.lookup = () => new Promise((resolve) => setTimeout(resolve, 200, ["127.0.0.1"]));
+  const client = new Client(`ids.example:${daemon.port}`);
+  TIMES.connectMs = connectMs;
+  const late = /it does not greet within 0.05 s/;
+  await assert.rejects(client.batch(1, { timeoutMs: 100 }), late);
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  assert.equal(daemon.greetings, 0);
   await client.close();
 });
 

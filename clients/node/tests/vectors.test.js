@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Hello, Info, Next, Ping, whatAnswers } from "../dist/wire.js";
+import { Hello, info, Next, ping, whatAnswers } from "../dist/wire.js";
 
 function hex(text) {
   return Buffer.from(text.replaceAll(" ", ""), "hex");
@@ -15,8 +15,8 @@ test("requests are the vectors", () => {
   const orders = new Next(3, Buffer.from("orders"), 0, true).encode(258);
   assert.deepEqual(orders, hex("10000000 01 02 0201 03000000 0000 6f7264657273"));
   assert.deepEqual(new Hello("").encode(1), hex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00"));
-  assert.deepEqual(new Info().encode(1), hex("04000000 02 00 0100"));
-  assert.deepEqual(new Ping().encode(2), hex("0c000000 03 00 0200 736e6f7762616e6b"));
+  assert.deepEqual(info().encode(1), hex("04000000 02 00 0100"));
+  assert.deepEqual(ping().encode(2), hex("0c000000 03 00 0200 736e6f7762616e6b"));
 });
 
 test("a run of the vectors is read", () => {

@@ -43,7 +43,6 @@ CLOCKS = [
     snowbank_client._buffer,
     snowbank_client._row,
     snowbank_client.client,
-    snowbank_client.aio,
 ]
 
 #: What the suite may count.

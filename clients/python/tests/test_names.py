@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import Daemon, free_port
 
-from snowbank_client import Client, DeadlineError, EndpointError, _dial, _options
+from snowbank_client import Client, DeadlineError, EndpointError, RefusedError, _dial, _options
 from snowbank_client._dial import SocketAddress
 from snowbank_client._options import Options, Times
 from snowbank_client._rest import Endpoints
@@ -165,11 +165,11 @@ def test_a_pause_is_at_most_a_second_and_as_much_again() -> None:
 
 def test_a_lone_endpoint_is_asked_again_at_once_but_once() -> None:
     lone, two = Endpoints(options("ids-1:7660")), Endpoints(options("ids-1:7660", "ids-2:7660"))
-    error = EndpointError("ids-1:7660", "lost")
-    lone.failed(lone.all[0], error, 1.0)
+    error = RefusedError("ids-1:7660", 8, 2, 1.0, "lost")
+    lone.failed(lone.all[0], error)
     assert lone.all[0].rests_until == 0.0
-    lone.failed(lone.all[0], error, 1.0)
+    lone.failed(lone.all[0], error)
     assert lone.all[0].rests_until > 0.0
     first = two.pick()
-    two.failed(first, error, 1.0)
+    two.failed(first, error)
     assert first.rests_until > 0.0 and two.pick() is not first

@@ -49,7 +49,7 @@ def test_ids_that_either_clock_calls_old_are_dropped(fake: str, clock: str) -> N
     with Client(fake, timeout=20) as client:
         ids = client.ids()
         assert ids.next() == 1
-        setattr(ids._buffer.stock, clock, 0.0)
+        setattr(ids._stock, clock, 0.0)
         assert ids.next() == 17
         assert (client.stats().ids, client.stats().dropped) == (2, 15)
 

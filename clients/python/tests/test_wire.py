@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from snowbank_client import _wire
-from snowbank_client._wire import BadReplyError, Hello, Info, Next, Ping
+from snowbank_client._wire import BadReplyError, Hello, Next, info, ping
 
 
 def test_requests_are_the_vectors() -> None:
@@ -16,10 +16,10 @@ def test_requests_are_the_vectors() -> None:
     assert next_ == bytes.fromhex("0a000000 01 00 0700 e8030000 ffff")
     orders = Next(3, b"orders", 0.0, partial=True).encode(258)
     assert orders == bytes.fromhex("10000000 01 02 0201 03000000 0000 6f7264657273")
-    assert Hello(None).encode(1) == bytes.fromhex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00")
+    assert Hello(b"").encode(1) == bytes.fromhex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00")
     assert Hello(b"s3cret").encode(1)[-8:] == b"\x01\0s3cret"
-    assert Info().encode(1) == bytes.fromhex("04000000 02 00 0100")
-    assert Ping().encode(2) == bytes.fromhex("0c000000 03 00 0200 736e6f7762616e6b")
+    assert info().encode(1) == bytes.fromhex("04000000 02 00 0100")
+    assert ping().encode(2) == bytes.fromhex("0c000000 03 00 0200 736e6f7762616e6b")
 
 
 def run(first: int, count: int, stride: int = 1) -> bytes:

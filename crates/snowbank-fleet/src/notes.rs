@@ -6,7 +6,7 @@
 //! the marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
 //! and ceilings also count only in the directory where they were noted, because somebody may copy
 //! the state directory together with `lock_dir`. If the file is missing or damaged, the daemon
-//! starts like a new daemon, and its start takes longer.
+//! logs that, and starts like a new daemon.
 //!
 //! A thread of its own writes the file, so a slow disk delays no poll. A daemon waits for it, and
 //! polls meanwhile, only before it writes a key.
@@ -20,7 +20,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+use std::io::ErrorKind::{NotFound, QuotaExceeded, StorageFull};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -29,11 +29,15 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::key::{FleetLimits, id_bound};
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 2;
+/// What a start does without the file.
+const WITHOUT: &str = "the daemon starts without it: it asks the coordinator, and may have to wait until the ceiling of its \
+                       worker ID has passed";
 /// Space characters fill the file up to a multiple of this size in bytes, so that notes can grow on
 /// a full disk.
 const ROOM_BYTES: usize = 4096;
@@ -97,6 +101,29 @@ struct Document {
     notes: Vec<Note>,
 }
 
+impl Document {
+    /// Reads the file. Returns an empty document if there is no file.
+    ///
+    /// # Errors
+    /// Returns the reason why the file cannot be used.
+    fn read(path: &Path) -> Result<Document, String> {
+        let text = match fs::read(path) {
+            Err(error) if error.kind() == NotFound => return Ok(Document::default()),
+            read => read.map_err(|error| format!("cannot be read: {error}"))?,
+        };
+        let damaged = |error: serde_json::Error| format!("is damaged: {error}");
+        // The format comes first, because another format may have other fields.
+        let value: Value = serde_json::from_slice(&text).map_err(damaged)?;
+        match value.get("format").and_then(Value::as_u64) {
+            Some(FORMAT) => serde_json::from_value(value).map_err(damaged),
+            Some(other) => {
+                Err(format!("found format {other}, which another release wrote, allowed: {FORMAT}"))
+            }
+            None => Err(String::from("is damaged: it names no format")),
+        }
+    }
+}
+
 /// A place where notes become durable.
 pub trait NoteStore: fmt::Debug + Send + Sync {
     /// Begins to store notes, in place of those that are not stored yet. Does not wait.
@@ -124,18 +151,20 @@ impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and has
     /// another value after the machine was restored from a snapshot. `fleet` identifies the fleet
     /// and its coordinator.
-    pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
-        let path = directory.map(|directory| directory.join(FILE));
-        let text = path.as_deref().and_then(|path| fs::read(path).ok());
-        let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
-        let found = document.filter(|document| document.format == FORMAT).unwrap_or_default();
-        let inode = directory.and_then(|directory| fs::metadata(directory).ok());
-        let inode = inode.map(|inode| (inode.dev(), inode.ino()));
+    ///
+    /// Also returns a line for the operator if there is a file that cannot be used.
+    pub fn read(directory: &Path, boot: Option<&str>, fleet: &str) -> (Notes, Option<String>) {
+        let path = directory.join(FILE);
+        let (found, fault) = match Document::read(&path) {
+            Ok(found) => (found, None),
+            Err(fault) => (Document::default(), Some(format!("{}: {fault}; {WITHOUT}", path.display()))),
+        };
+        let inode = fs::metadata(directory).ok().map(|inode| (inode.dev(), inode.ino()));
         let here = boot.zip(inode).map(|(boot, (device, inode))| format!("{boot}, {device}:{inode}"));
         let is_of_this_life = here.is_some() && here == found.life;
         let is_of_this_fleet = found.fleet == fleet;
         let document = Document { format: FORMAT, life: here, fleet: fleet.to_owned(), ..found };
-        let store = path.map(|path| Arc::new(NoteFile::at(path)) as Arc<dyn NoteStore>);
+        let store = Some(Arc::new(NoteFile::at(path)) as Arc<dyn NoteStore>);
         let mut read = Notes { store, document, is_changed: false };
         if !is_of_this_life {
             read.forget();
@@ -143,7 +172,7 @@ impl Notes {
         if !is_of_this_fleet {
             read.forget_ceilings();
         }
-        read
+        (read, fault)
     }
 
     /// Returns these notes, which become durable in another place.
@@ -367,6 +396,12 @@ mod tests {
         }
     }
 
+    fn read(directory: &Path, boot: Option<&str>) -> Notes {
+        let (notes, fault) = Notes::read(directory, boot, "fleet");
+        assert_eq!(fault, None);
+        notes
+    }
+
     fn save(notes: &mut Notes) {
         notes.begin();
         assert_eq!(notes.wait(Duration::from_secs(60)), Ok(true));
@@ -375,7 +410,7 @@ mod tests {
     #[test]
     fn notes_that_cannot_be_stored_are_tried_again() {
         let directory = tempfile::tempdir().unwrap();
-        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        let mut notes = read(directory.path(), Some("boot"));
         assert_eq!(notes.wait(Duration::ZERO), Ok(true), "there is nothing to store");
         let path = directory.path().join(FILE);
         fs::create_dir(&path).unwrap();
@@ -391,7 +426,7 @@ mod tests {
     #[test]
     fn notes_read_back_but_writes_count_only_in_one_boot() {
         let directory = tempfile::tempdir().unwrap();
-        let read = |boot| Notes::read(Some(directory.path()), boot, "fleet");
+        let read = |boot| read(directory.path(), boot);
         let mut notes = read(Some("boot"));
         assert_eq!(notes.of("f", "orders", "space"), None);
         notes.set(note(6));
@@ -409,7 +444,7 @@ mod tests {
     #[test]
     fn ceilings_count_in_one_fleet_and_writes_in_one_directory() {
         let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        let mut notes = read(directory.path(), Some("boot"));
         notes.set(note(7));
         save(&mut notes);
         fs::copy(directory.path().join(FILE), copy.path().join(FILE)).unwrap();
@@ -417,7 +452,8 @@ mod tests {
         for (directory, fleet, expected) in
             [(&directory, "fleet", note(7)), (&directory, "another", note(0)), (&copy, "fleet", forgotten)]
         {
-            let read = Notes::read(Some(directory.path()), Some("boot"), fleet);
+            let (read, fault) = Notes::read(directory.path(), Some("boot"), fleet);
+            assert_eq!(fault, None);
             assert_eq!(read.of("f", "orders", "space"), Some(&expected), "{fleet}");
         }
     }
@@ -425,11 +461,11 @@ mod tests {
     #[test]
     fn notes_are_overwritten_where_the_disk_has_no_room() {
         let directory = tempfile::tempdir().unwrap();
-        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        let mut notes = read(directory.path(), Some("boot"));
         notes.set(Note { writes: vec![String::from("w"); 100], ..note(7) });
         save(&mut notes);
         let path = directory.path().join(FILE);
-        let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        let read = || read(directory.path(), Some("boot"));
         let document = |covered| {
             let document = Document { notes: vec![note(covered)], ..read().document };
             serde_json::to_vec(&document).unwrap()
@@ -447,20 +483,29 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_has_no_notes() {
+    fn a_file_that_cannot_be_used_is_reported() {
         let directory = tempfile::tempdir().unwrap();
-        for text in [
-            "",
-            "{}",
-            " \"format\":1,\"boot\":null,\"notes\":[]}",
-            "{\"format\":2,\"boot\":null,\"notes\":[]}",
-            "?",
+        let path = directory.path().join(FILE);
+        let fault = || {
+            let (notes, fault) = Notes::read(directory.path(), Some("boot"), "fleet");
+            assert!(notes.document.notes.is_empty());
+            fault
+        };
+        assert_eq!(fault(), None, "there is no file");
+        for (text, reason) in [
+            ("", "is damaged: EOF"),
+            ("{}", "is damaged: it names no format"),
+            (" \"format\":2,\"life\":null,\"fleet\":\"\",\"notes\":[]}", "is damaged: trailing"),
+            ("{\"format\":2,\"life\":null,\"notes\":[]}", "is damaged: missing field `fleet`"),
+            ("{\"format\":3}", "found format 3, which another release wrote, allowed: 2"),
         ] {
-            fs::write(directory.path().join(FILE), text).unwrap();
-            assert!(
-                Notes::read(Some(directory.path()), Some("boot"), "fleet").document.notes.is_empty(),
-                "{text:?}"
-            );
+            fs::write(&path, text).unwrap();
+            let fault = fault().unwrap();
+            let expected = format!("{}: {reason}", path.display());
+            assert!(fault.starts_with(&expected) && fault.ends_with(WITHOUT), "{fault}");
         }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(fault().unwrap().contains("cannot be read"));
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::{self, Fate, Mark};
+use super::mark::{Fate, Mark};
 use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
@@ -115,21 +115,22 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Marks the counter as back on this machine. The counter may also have locks under other
-    /// increments and offsets. Each of these locks whose mark forbids a start gets this mark
-    /// instead. These locks are free, because no other daemon can hold one of them
-    /// while this process holds the lock of the counter itself.
+    /// Marks all of the worker IDs as granted below the mark's bound, whatever the marks said before.
+    /// A counter may also have locks under other increments and offsets. A mark there that forbids a
+    /// start or has a higher bound is replaced, too. Those locks are free, because no other daemon
+    /// can hold one of them while this process holds the lock of the counter itself.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
-    pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
+    pub fn mark_anew(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        let moved = self.kin.iter().filter(|(_, mark)| mark.forbids());
-        let marked = moved.map(|(path, _)| {
+        let contrary = |old: &Mark| old.forbids() || old.id_bound > mark.id_bound;
+        let marked = self.kin.iter().filter(|(_, old)| contrary(old)).map(|(path, _)| {
             let file = open_file(path, OpenOptions::new().write(true))?;
             file.write_all_at(text.as_bytes(), HOLDER_BYTES)
         });
-        marked.fold(Ok(()), Result::and)
+        // If one file cannot be marked, the other files still are.
+        marked.fold(self.mark(mark), Result::and)
     }
 
     /// Returns the marks in the locks of the worker IDs themselves.
@@ -156,7 +157,9 @@ impl WorkerLocks {
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks_of_source(&self) -> Result<Vec<Mark>, StateError> {
-        Ok(mark::source_marks(self.own_marks()?, self.kin.iter().map(|(_, mark)| mark.clone())))
+        let mut marks = self.own_marks()?;
+        marks.extend(self.kin.iter().map(|(_, mark)| mark.clone()));
+        Ok(marks)
     }
 
     /// Returns the lock file with the highest mark that binds the worker IDs.

@@ -118,23 +118,6 @@ pub enum Marked {
     Unknown,
 }
 
-/// Returns the marks that bind a source: the marks in its own locks, and those in the locks of the
-/// same counter under other increments and offsets. Leaves out a mark that forbids a start if the
-/// counter has come back since.
-pub(super) fn source_marks(own: Vec<Mark>, kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
-    let mut marks = own;
-    let granted = marks.iter().filter(|mark| !mark.forbids()).map(|mark| mark.id_bound).max();
-    for mark in kin {
-        // The counter was moved away under another increment, came back, and has counted under this
-        // increment since.
-        let is_back = mark.forbids() && granted > Some(mark.id_bound);
-        if !is_back {
-            marks.push(mark);
-        }
-    }
-    marks
-}
-
 /// Compares a source's start, an ID bound, with the marks of its worker IDs. `records` are the
 /// records of the source's state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: u64, records: &[Record]) -> Marked {

@@ -9,7 +9,7 @@ use super::StateError;
 use super::lock::{free_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
-use super::mark::{Mark, source_marks};
+use super::mark::Mark;
 use super::writers::{Untrusted, Writers, open_file};
 use snowbank_id::numbering::Numbering;
 
@@ -64,19 +64,17 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
 /// A mark is damaged.
 pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mark>, StateError> {
     let Ok(writers) = writers_of(directory) else { return Ok(Vec::new()) };
-    let own: Vec<PathBuf> = lock_paths(directory, numbering).into_iter().map(|(_, path)| path).collect();
+    let mut paths: Vec<PathBuf> =
+        lock_paths(directory, numbering).into_iter().map(|(_, path)| path).collect();
     let mut kin = kin_paths(directory, numbering).unwrap_or_default();
-    kin.retain(|path| !own.contains(path));
-    Ok(source_marks(readable(&own, writers)?, readable(&kin, writers)?))
-}
-
-fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError> {
+    kin.retain(|path| !paths.contains(path));
+    paths.extend(kin);
     let mut marks = Vec::new();
     for path in paths {
-        match readable_mark(path, writers) {
+        match readable_mark(&path, writers) {
             Ok(mark) => marks.extend(mark),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(StateError::mark_damaged(path, &error));
+                return Err(StateError::mark_damaged(&path, &error));
             }
             Err(_) => {}
         }

@@ -26,6 +26,8 @@ pub(crate) struct Head<'a> {
     has_length: bool,
     /// True if the body comes in chunks.
     is_chunked: bool,
+    /// True if the client may wait for leave to send its body in chunks.
+    pub(crate) expects: bool,
     /// True if the client reads bodies in chunks.
     pub(crate) takes_chunks: bool,
     /// True if the client may send another request on the connection.
@@ -43,6 +45,8 @@ pub(crate) enum Parsed<'a> {
     Incomplete,
     /// A head of this size in bytes.
     Head(Head<'a>, usize),
+    /// The body has not arrived, and the client may wait for leave to send it (`Expect`).
+    Expects,
     /// The head is too long, or has too many headers.
     TooLong,
     /// The bytes are no request of HTTP/1.
@@ -70,7 +74,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     head.read_target(target);
     let size = match head.behind_chunks(bytes, size) {
         Some(size) => size,
-        None if bytes.len() >= HEAD_BYTES_MAX => return Parsed::TooLong,
+        None if bytes.len() >= HEAD_BYTES_MAX => {
+            head.has_body = true;
+            size
+        }
+        None if head.expects => return Parsed::Expects,
         None => return Parsed::Incomplete,
     };
     // Empty lines behind a request count as a part of the request. Otherwise they would count as
@@ -94,6 +102,7 @@ impl<'a> Head<'a> {
             has_body: false,
             has_length: false,
             is_chunked: false,
+            expects: false,
             takes_chunks: is_current,
             keeps_connection: is_current,
             has_next: false,
@@ -104,16 +113,14 @@ impl<'a> Head<'a> {
     /// Returns the size of the request with its body, if the body comes in chunks and is empty. Any
     /// other body is not read. Returns `None` if the end of the body has not arrived.
     fn behind_chunks(&mut self, bytes: &[u8], size: usize) -> Option<usize> {
-        if !self.is_chunked {
+        // Two lengths, or chunks in an old version, are how requests are smuggled through a proxy.
+        self.has_body |= self.is_chunked && (self.has_length || !self.takes_chunks);
+        let may_be_empty = self.is_chunked && !self.has_body;
+        self.expects &= may_be_empty;
+        if !may_be_empty {
             return Some(size);
         }
-        // Two lengths, or chunks in an old version, are how requests are smuggled through a proxy.
-        let body = if self.has_length || !self.takes_chunks {
-            Chunks::NotEmpty
-        } else {
-            empty_chunks(&bytes[size..bytes.len().min(HEAD_BYTES_MAX).max(size)])
-        };
-        match body {
+        match empty_chunks(&bytes[size..bytes.len().min(HEAD_BYTES_MAX).max(size)]) {
             Chunks::Empty(body) => Some(size + body),
             Chunks::Incomplete => None,
             Chunks::NotEmpty => {
@@ -131,13 +138,16 @@ impl<'a> Head<'a> {
             self.token = bearer_of(header.value);
             self.authorizations += 1;
         } else if header.name.eq_ignore_ascii_case("content-length") {
+            // A second length, or one that is no number, means a body of unknown size.
+            self.has_body |=
+                self.has_length || header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
             self.has_length = true;
-            // A length that is no number means a body of unknown size.
-            self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             // Any other coding, or a second header, means a body of unknown form.
             self.has_body |= self.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked");
             self.is_chunked = true;
+        } else if header.name.eq_ignore_ascii_case("expect") {
+            self.expects = header.value.eq_ignore_ascii_case(b"100-continue");
         } else if header.name.eq_ignore_ascii_case("connection") {
             for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                 if option.eq_ignore_ascii_case(b"close") {
@@ -172,7 +182,7 @@ impl<'a> Head<'a> {
         });
         if let Some(rest) = scheme.map(|scheme| &target[scheme.len()..]) {
             let (host, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-            self.site.host = Some(host.as_bytes());
+            self.site.read_target(host.as_bytes());
             target = &rest[host.len()..];
         }
         (self.path, self.query) = target.split_once('?').unwrap_or((target, ""));

@@ -8,7 +8,6 @@ use super::Head;
 use super::query::{Query, malformed};
 use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
-use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_id::layout::Layout;
 use snowbank_wire::ErrorCode;
@@ -100,7 +99,7 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
 
 /// Answers katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    Reply::json(&Members(statistics::all(conditions, Protocol::Http, env!("CARGO_PKG_VERSION")).into()))
+    Reply::json(&Members(statistics::all(conditions, env!("CARGO_PKG_VERSION")).into()))
 }
 
 /// Answers Leaf's /decodeSnowflakeId, for the first source.

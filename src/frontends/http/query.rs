@@ -88,15 +88,6 @@ fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Decodes a path. In a path, a plus sign stands for itself and not for a blank.
-pub(super) fn decoded(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return path.into();
-    }
-    let value = format!("={}", path.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect::<String>().into()
-}
-
 /// Returns the refusal of a request that has a mistake in it.
 pub(super) fn malformed(text: &str) -> Reply {
     Reply::refusal(ErrorCode::Malformed, 400, text, None)

@@ -1,9 +1,10 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, decoded, malformed};
+use super::query::{Query, malformed};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
+use crate::admin::decoded;
 use crate::frontends::words::STOPPING;
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_id::format::{Codec, Context, Format};
@@ -31,6 +32,20 @@ pub(super) fn is_open(head: &Head<'_>) -> bool {
     head.method == "OPTIONS" || [OPENAPI_PATH, HEALTH_PATH].contains(&&*decoded(head.path))
 }
 
+/// Returns whether a request is for IDs, as katsubushi counts: also if it has a mistake.
+pub(super) fn is_get(head: &Head<'_>) -> bool {
+    matches!(head.method, "GET" | "POST") && draws_ids(&decoded(head.path))
+}
+
+fn draws_ids(path: &str) -> bool {
+    ["/v1/ids", "/id", "/ids"].contains(&path) || leaf_key(path).is_some()
+}
+
+/// Returns the key in a path of Leaf's.
+fn leaf_key(path: &str) -> Option<&str> {
+    ["/api/snowflake/get/", "/api/segment/get/"].into_iter().find_map(|prefix| path.strip_prefix(prefix))
+}
+
 /// Returns the answer to a request, or the IDs that it asks for.
 ///
 /// # Errors
@@ -41,15 +56,13 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     if head.has_body && path != OPENAPI_PATH {
         return Err(malformed("found a body, allowed: none; send parameters in the query"));
     }
-    let leaf = ["/api/snowflake/get/", "/api/segment/get/"];
-    let leaf_key = leaf.iter().find_map(|prefix| path.strip_prefix(prefix));
-    let draws = leaf_key.is_some() || ["/v1/ids", "/id", "/ids"].contains(&path);
+    let draws = draws_ids(path);
     check_method(head, if draws { DRAWING } else { READING })?;
     if head.method == "OPTIONS" {
         let alive = health(conditions)?;
         return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));
     }
-    if let Some(key) = leaf_key {
+    if let Some(key) = leaf_key(path) {
         return leaf_get(key, conditions);
     }
     let reply = match path {
@@ -162,7 +175,11 @@ fn katsubushi_id(head: &Head<'_>) -> Answer {
 
 /// Answers katsubushi's /ids.
 fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    let count = Query::lenient(head.query).count("n", conditions.facts.max_count)?;
+    let query = Query::lenient(head.query);
+    let count = match query.get("n") {
+        Some("") => 1,
+        _ => query.count("n", conditions.facts.max_count)?,
+    };
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
     Ok(Answer::Ids(Ask::new(0, count), Box::new(listing)))
 }

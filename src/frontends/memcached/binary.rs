@@ -1,7 +1,6 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
-use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
 use snowbank_wire::ErrorCode;
@@ -20,8 +19,14 @@ const VERSION: u8 = 0x0b;
 const GETK: u8 = 0x0c;
 const GETKQ: u8 = 0x0d;
 const STAT: u8 = 0x10;
-const INCREMENTQ: u8 = 0x15;
 const QUITQ: u8 = 0x17;
+
+/// Returns whether a command is quiet: SETQ to PREPENDQ, GATQ and GATKQ. Libraries read no reply to
+/// these, not even a refusal, so they get none. GETQ and GETKQ are answered, because every get is a
+/// hit.
+fn is_quiet(opcode: u8) -> bool {
+    matches!(opcode, 0x11..=0x16 | 0x18..=0x1a | 0x1e | 0x24)
+}
 
 /// The size of an increment's extras: the delta, an initial value and an expiration time.
 const INCREMENT_EXTRAS: usize = 20;
@@ -81,14 +86,16 @@ impl Memcached {
         let Some((header, rest)) = bytes.split_first_chunk() else { return Step::Incomplete };
         let header = Header::parse(header);
         if header.body_size > MESSAGE_BYTES_MAX - HEADER_SIZE {
-            error(out, header.echo, TOO_LARGE, "too large");
+            if !is_quiet(header.echo.opcode) {
+                error(out, header.echo, TOO_LARGE, "too large");
+            }
             self.skip = Skip::body(header.body_size);
             return Step::Answered { consumed: HEADER_SIZE, error: Some(ErrorCode::Malformed) };
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
         match header.echo.opcode {
             GET | GETQ | GETK | GETKQ => self.get_one(&header, body, conditions, out),
-            INCREMENT | INCREMENTQ => self.increment_one(&header, body, conditions, out),
+            INCREMENT => self.increment_one(&header, body, conditions, out),
             _ => answer(&header, body, conditions, out),
         }
     }
@@ -118,7 +125,7 @@ impl Memcached {
         self.draw(key, Form::Binary(echo), consumed, conditions.facts)
     }
 
-    /// Takes an increment. A quiet one has no reply, so it draws nothing.
+    /// Takes an increment.
     fn increment_one(
         &mut self,
         header: &Header,
@@ -134,15 +141,12 @@ impl Memcached {
             error(out, echo, BAD_ARGUMENTS, "allowed: 20 bytes of extras and one key of 1 to 250 bytes");
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
-        if echo.opcode == INCREMENTQ {
-            return Step::Answered { consumed, error: None };
-        }
         if conditions.draining {
             return refuse_stopping(out, echo);
         }
         let delta = u64::from_be_bytes(*delta);
         let form = Form::BinaryIncr(echo);
-        self.increment((key, delta), form, consumed, conditions, out).unwrap_or_else(|reason| {
+        self.increment((key, delta), key, form, consumed, conditions, out).unwrap_or_else(|reason| {
             error(out, echo, BAD_ARGUMENTS, &format!("incr {reason}"));
             Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
         })
@@ -166,7 +170,7 @@ fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut V
         STAT => {
             // The sections of memcached's other statistics are empty.
             if header.key_size == 0 {
-                for (name, value) in statistics::all(conditions, Protocol::Memcached, MEMCACHED_VERSION) {
+                for (name, value) in statistics::all(conditions, MEMCACHED_VERSION) {
                     let value = statistics::plain(&value);
                     let stat = Reply { key: name.as_bytes(), value: value.as_bytes(), ..Reply::default() };
                     stat.encode(out, echo);
@@ -181,8 +185,10 @@ fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut V
             }
             return Step::Close { error: None };
         }
-        _ => {
-            error(out, echo, UNKNOWN_COMMAND, "Unknown command");
+        opcode => {
+            if !is_quiet(opcode) {
+                error(out, echo, UNKNOWN_COMMAND, "Unknown command");
+            }
             return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
         }
     }

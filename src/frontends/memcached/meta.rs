@@ -9,10 +9,10 @@ use crate::frontends::{Ask, Conditions, Step};
 use snowbank_wire::ErrorCode;
 
 /// The flags of `mg`. An ID is a value that was never fetched before and that never expires, so the
-/// flags that set a time change nothing.
-const GET_FLAGS: &[u8] = b"bcfhklqstvENORT";
+/// flags that set a time change nothing. `L` and `P` are for routers; servers ignore them.
+const GET_FLAGS: &[u8] = b"bcfhklqstvELNOPRT";
 /// The flags of `ma`.
-const INCREMENT_FLAGS: &[u8] = b"bckqtvDJMNOT";
+const INCREMENT_FLAGS: &[u8] = b"bckqtvDJLMNOPT";
 
 /// The size of the longest token, as in memcached: that of a client's opaque bytes.
 const TOKEN_BYTES_MAX: usize = 32;
@@ -63,12 +63,15 @@ impl Memcached {
         let allowed = if is_increment { INCREMENT_FLAGS } else { GET_FLAGS };
         let letter = |letter| token(flags.iter().copied(), letter);
         let is_base64 = letter(b'b').is_some();
+        let delta = match letter(b'D') {
+            None => Some(1),
+            Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
+        };
         let fault = fault_of(key, &flags, allowed).or_else(|| {
-            let by_one = matches!(letter(b'D'), None | Some(b"1"));
             let adds = matches!(letter(b'M'), None | Some(b"I" | b"i" | b"INCR" | b"incr" | b"+"));
-            (!by_one || !adds)
-                .then(|| String::from("ma can only add 1; incr KEY N adds more to a ticket source"))
+            (!adds).then(|| String::from("ma can only add"))
         });
+        let fault = fault.or_else(|| delta.is_none().then(|| String::from("invalid numeric delta argument")));
         let name = key.and_then(|key| plain_key(key, is_base64));
         let fault = fault.or_else(|| name.is_none().then(|| String::from("error decoding key")));
         if let Some(fault) = fault {
@@ -83,9 +86,18 @@ impl Memcached {
         if conditions.draining {
             return text::refuse_stopping(out);
         }
-        let source = super::source_of(&name.unwrap_or_default(), conditions.facts);
+        let name = name.unwrap_or_default();
+        if is_increment {
+            let increment = (&*name, delta.unwrap_or_default());
+            let step = self.increment(increment, operands, Form::MetaIncr, consumed, conditions, out);
+            return step.unwrap_or_else(|reason| {
+                text::client_error(out, &format!("ma {reason}"));
+                Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
+            });
+        }
         self.keys.set(operands);
-        self.form = if is_increment { Form::MetaIncr } else { Form::Meta };
+        self.form = Form::Meta;
+        let source = super::source_of(&name, conditions.facts);
         Step::Ids { consumed, ask: Ask::new(source, 1), form: self.form }
     }
 }

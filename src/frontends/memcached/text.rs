@@ -174,7 +174,7 @@ impl Memcached {
         if conditions.draining {
             return refuse_stopping(out);
         }
-        self.increment((key, delta), Form::Incr, consumed, conditions, out).unwrap_or_else(|reason| {
+        self.increment((key, delta), key, Form::Incr, consumed, conditions, out).unwrap_or_else(|reason| {
             client_error(out, &format!("incr {reason}"));
             Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
         })
@@ -241,7 +241,7 @@ fn answer(
 fn stats(section: Option<&[u8]>, conditions: &Conditions<'_>, out: &mut Vec<u8>) {
     match section {
         None => {
-            for (name, value) in statistics::all(conditions, Protocol::Memcached, MEMCACHED_VERSION) {
+            for (name, value) in statistics::all(conditions, MEMCACHED_VERSION) {
                 line(out, "STAT ", &format!("{name} {}", statistics::plain(&value)));
             }
             end(out);

@@ -42,6 +42,10 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
+/// The most requests behind a wrong token that are answered. A client could send any number. As many
+/// errors in a row close other connections.
+const DENIED_REPLIES_MAX: usize = 1_000;
+
 /// The most bytes of an argument that an error repeats.
 const SHOWN_BYTES_MAX: usize = 64;
 
@@ -211,7 +215,7 @@ impl Resp {
         out: &mut Vec<u8>,
     ) {
         let mut array = Vec::new();
-        loop {
+        for _ in 0..DENIED_REPLIES_MAX {
             let mut arguments = Arguments::NONE;
             let parsed = if parse::is_inline(bytes) {
                 parse::inline(bytes).and_then(|(size, words)| {

@@ -22,8 +22,9 @@ pub(super) fn incrby(
     out: &mut Vec<u8>,
 ) -> Result<Reply, Refused> {
     let facts = conditions.facts;
-    let source = source_of(operands[0], facts)?;
+    // A Redis, too, looks at the number first.
     let by = parse::number(operands[1]).ok_or_else(|| Refused::malformed(NO_INTEGER))?;
+    let source = source_of(operands[0], facts)?;
     match facts.increment(source, by) {
         Ok(Increment::Draw(1)) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
         // One claim takes all numbers of a request, so the last is the counter's new value.

@@ -37,11 +37,12 @@ pub(crate) fn open(
     let life = found.boot().map(|boot| kernel_log.life_of(boot));
     let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
     let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
-    let notes = match found.path() {
-        Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
-        // A daemon without a state continues with the worker IDs that an earlier try took.
-        None => Notes::default(),
-    };
+    // A daemon without a state continues with the worker IDs that an earlier try took.
+    let read = found.path().map(|path| Notes::read(path, life.as_deref(), &fleet));
+    let (notes, fault) = read.unwrap_or_default();
+    if let Some(fault) = fault {
+        tracing::warn!("{fault}");
+    }
     let holder = holder(&Machine::here(), &settings.listen);
     let certificate = access.certificate.clone();
     let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;

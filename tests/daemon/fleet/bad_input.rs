@@ -66,6 +66,52 @@ fn a_silent_coordinator_is_asked_rarely_and_ids_run_out() {
     });
 }
 
+/// Answers that are not from etcd: a proxy's page, in the three ways in which HTTP says its length.
+const PAGES: [&str; 3] = [
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+];
+const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+type Answering = fn(&Proxy);
+
+/// A proxy answers in place of etcd, while the daemon runs and while it stops.
+#[test]
+fn answers_that_are_not_from_etcd_cost_nothing_and_pass() {
+    const MARKER: &str = "/snowbank/default/marker";
+    let Some(etcd) = Etcd::start() else { return };
+    let (proxy, toml) = prepared_behind_proxy(&etcd, Some(5), LONG);
+    // A start writes the marker again as it is, which only its version shows.
+    let value = || etcd.get(MARKER).split_once("\"value\"").map(|(_, value)| value.to_owned());
+    let marker = value().expect("a marker");
+    let machine = Machine::new();
+    let mut runs = Vec::new();
+    let answers: [(Answering, &str); 4] = [
+        (|proxy| proxy.answer(PAGES[0]), "without the ID of a cluster"),
+        (|proxy| proxy.answer(PAGES[1]), "without the ID of a cluster"),
+        (|proxy| proxy.answer(PAGES[2]), "without the ID of a cluster"),
+        (|proxy| proxy.answer_endlessly(INTERIM), "interim answers"),
+    ];
+    for (answer, reason) in answers {
+        let daemon = machine.setup(&toml).admin().start();
+        runs.extend(draw(&daemon));
+        let is_shown = || get(&daemon, "/status").body.contains(reason);
+        answer(&proxy);
+        poll("a poll without an answer of etcd", || is_shown().then_some(()));
+        assert_asks_rarely(&daemon, &proxy);
+        runs.extend(draw(&daemon));
+        proxy.pass();
+        poll("an answer of etcd", || (!is_shown()).then_some(()));
+        answer(&proxy);
+        daemon.stop();
+        proxy.pass();
+    }
+    runs.extend(draw(&machine.start(&toml)));
+    assert_eq!(value(), Some(marker), "no daemon raised the floor");
+    assert_distinct(runs);
+}
+
 /// The locks are lost, as at a boot. So nothing proves that the state is the newest.
 #[test]
 fn a_restart_without_locks_waits_and_asks_rarely() {
@@ -121,6 +167,23 @@ fn a_marker_that_cannot_be_read_is_refused() {
                 assert!(line.contains(MARKER) && line.contains(part) && line.lines().count() == 1, "{line}");
             }
         }
+    });
+}
+
+#[test]
+fn a_file_of_notes_that_cannot_be_used_is_reported() {
+    on_one(|at| {
+        let toml = prepared(at, Some(5), SHORT);
+        let (machine, mut daemon, mut runs) = serving(&toml);
+        for (text, part) in [("?", "is damaged"), ("{\"format\":9}", "found format 9, which another release")]
+        {
+            daemon.kill();
+            std::fs::write(machine.path("state/fleet"), text).expect("written");
+            daemon = machine.start(&toml);
+            daemon.assert_logs(&format!("{}: {part}", machine.path("state/fleet").display()));
+        }
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
     });
 }
 

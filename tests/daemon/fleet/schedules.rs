@@ -27,10 +27,12 @@ struct Schedule {
     play: fn(&mut dyn Coordinator, &mut Tally),
 }
 
-const SCHEDULES: [Schedule; 6] = [
+const SCHEDULES: [Schedule; 8] = [
     Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
     Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
     Schedule { name: "max_ahead lowered between two starts", play: lower_max_ahead },
+    Schedule { name: "a slow disk, a cut connection, and a restore", play: slow_disk },
+    Schedule { name: "many worker IDs, slow answers, and a restore", play: many_worker_ids },
     Schedule { name: "lost data, and a clock that was ahead", play: lost_data },
     Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
     Schedule { name: "two restores in a row, and a daemon that is cut off", play: two_restores },
@@ -203,6 +205,88 @@ fn lower_max_ahead(at: &mut dyn Coordinator, tally: &mut Tally) {
     let again = killed.start(&toml);
     again.assert_has_numbers();
     tally.draw(&[("killed", &again)]);
+}
+
+/// Each sync of the holder's disk takes 1.4 s. Its connection is cut, and it connects again. Then a
+/// restore loses its key, and another daemon takes its worker ID.
+fn slow_disk(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let [holder, taker] = [(); 2].map(|()| Machine::new());
+    let disk = holder.disk();
+    let proxy = at.proxy();
+    let toml = |url: &str| config(at, url, "slow", "worker_ids = 5", "16s");
+    let [by_proxy, direct] = [toml(&proxy.url()), toml(&at.url())];
+    init(&direct);
+    at.back_up();
+    let first = disk.under(holder.setup(&by_proxy)).start();
+    tally.draw(&[("on a slow disk", &first)]);
+    disk.order("sync stall 1400");
+    proxy.cut();
+    proxy.pass();
+    take_after_restore(at, first, &taker, &direct, tally);
+}
+
+/// The holder has as many worker IDs as a daemon may have, and each answer takes 0.18 s.
+fn many_worker_ids(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let [holder, taker] = [(); 2].map(|()| Machine::new());
+    let proxy = at.proxy();
+    let toml = |url: &str, ids| config(at, url, "many", &format!("worker_ids = \"{ids}\""), "16s");
+    let too_many = toml(&at.url(), "0-999");
+    let [by_proxy, direct] = [toml(&proxy.url(), "0-99"), toml(&at.url(), "5")];
+    init(&direct);
+    let refused = Ended::of(*holder.setup(&too_many).try_start().map(drop).expect_err("a refusal"));
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    tally.refuse(&refused.stderr, "found 1000 worker IDs in a fleet, allowed: at most 100");
+    at.back_up();
+    let first = holder.start(&by_proxy);
+    tally.draw(&[("of many worker IDs", &first)]);
+    proxy.delay(Duration::from_millis(180));
+    take_after_restore(at, first, &taker, &direct, tally);
+}
+
+/// Restores the coordinator to before the holder took its worker IDs. Another daemon takes one. Both
+/// hand out IDs whenever they can: the holder until it ends, the other one for some seconds.
+fn take_after_restore(
+    at: &mut dyn Coordinator,
+    mut holder: Daemon,
+    taker: &Machine,
+    toml: &str,
+    tally: &mut Tally,
+) {
+    at.restore();
+    let next = taker.start(toml);
+    let (held, taken) = thread::scope(|scope| {
+        let held = scope.spawn(|| draw_steadily(&holder, |_| false));
+        let taken = draw_steadily(&next, |since_first| since_first > Duration::from_secs(5));
+        (held.join().expect("no panic"), taken)
+    });
+    assert_eq!(holder.wait(), Some(3), "{}", holder.log());
+    assert!(!held.is_empty() && !taken.is_empty());
+    tally.runs.entry(String::from("the holder")).or_default().extend(held);
+    tally.runs.insert(String::from("the next holder"), taken);
+}
+
+/// Draws IDs again and again, until the daemon ends, or until enough time has passed since the first
+/// IDs.
+fn draw_steadily(daemon: &Daemon, is_enough: impl Fn(Duration) -> bool) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut first = None;
+    let mut wire = daemon.connect();
+    let deadline = Instant::now() + TURN;
+    while Instant::now() < deadline && !first.is_some_and(|at: Instant| is_enough(at.elapsed())) {
+        if wire.try_send(&Ask::of(100).wait_ms(100).bytes()).is_err() {
+            break;
+        }
+        match wire.try_reply() {
+            Ok(Some(Reply::Runs(_, more))) => {
+                first.get_or_insert_with(Instant::now);
+                runs.extend(more);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    runs
 }
 
 /// The clock of the first daemon is 20 s ahead. The next holder of the same worker ID draws IDs

@@ -28,6 +28,18 @@ fn damaged_files_are_refused_and_left_alone() {
     machine.start("").stop();
 }
 
+/// Both copies are whole, so this is no damage.
+#[test]
+fn a_record_of_another_program_is_not_called_corrupt() {
+    let (machine, _) = used();
+    machine.edit(|record| record["worker_ids"] = "some".into());
+    let file = machine.file();
+    let ended = machine.setup("").end();
+    ended.assert_refusal(&[file.to_str().unwrap(), "is whole", "run the program that wrote it"]);
+    assert!(!ended.stderr.contains("corrupt"), "{}", ended.stderr);
+    assert_eq!(machine.run(&["state", "show"]).code, Some(1));
+}
+
 #[test]
 fn another_machines_state_needs_adopt_state() {
     let (machine, last) = used();

@@ -142,9 +142,14 @@ impl World {
             // The operator has changed the machine's configuration.
             self.machines[machine].is_turned = self.is_turned;
         }
-        if self.changes_settings && self.rng.u8(..4) == 0 {
-            let (horizon, max_ahead) = SETTINGS[self.rng.usize(..SETTINGS.len())];
-            (self.machines[machine].horizon, self.machines[machine].max_ahead) = (horizon, max_ahead);
+        if self.changes_settings {
+            let found = &mut self.machines[machine];
+            (found.horizon, found.max_ahead) = match self.rng.u8(..4) {
+                0 => SETTINGS[self.rng.usize(..SETTINGS.len())],
+                1 => (found.horizon, found.max_ahead),
+                // The operator corrects the configuration.
+                _ => (self.limits.horizon(), self.limits.max_ahead()),
+            };
         }
         let link = self.link.another();
         let notes = self.machines[machine].read_notes();

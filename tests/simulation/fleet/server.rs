@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
 use snowbank::fleet::{
-    CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP,
-    Swap, Swapped,
+    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap, Swapped,
 };
 use snowbank_id::layout::UnixMicros;
 use std::time::Duration;
 
-/// The most keys of one message.
-const KEYS_MAX: usize = NUMBERS_MAX + 1;
+/// The most keys of one message. etcd accepts few more.
+const KEYS_MAX: usize = 101;
 
 pub(crate) type Keys = BTreeMap<String, String>;
 

@@ -10,7 +10,7 @@ use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Link, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SourceLayout, new_identity};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SETTINGS, SourceLayout, new_identity};
 
 /// The worker IDs of a source in fleets with many of them.
 const MANY_WORKERS: u64 = NUMBERS_MAX as u64 / 2;
@@ -67,14 +67,19 @@ impl World {
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let server = Server::new(seed % 2 == 1, rng.fork());
-        let workers_each = if seed / 64 % 4 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
-        let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
+        let workers_each = if seed / 64 % 16 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
+        // Every fourth machine has only the first worker ID of its place.
+        let given = |index: usize| {
+            let first = index as u64 % places * workers_each;
+            let count = if index % 4 == 3 { 1 } else { workers_each };
+            WorkerSet::from_list(first..first + count).expect("a set")
+        };
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
             horizon: HORIZON,
             max_ahead: MAX_AHEAD,
-            given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
+            given: (index % 4 > 1).then(|| given(index)),
             ..Machine::default()
         };
         let mut world = World {
@@ -105,6 +110,11 @@ impl World {
         };
         world.prepare();
         world
+    }
+
+    /// Returns true if each daemon has as many worker IDs as a daemon may have.
+    pub(crate) fn has_many_workers(&self) -> bool {
+        self.workers_each as u64 == MANY_WORKERS
     }
 
     /// Makes a small fleet whose coordinator is restored twice in a row.
@@ -276,13 +286,20 @@ impl World {
         if let Some(at) = of(self) {
             self.write_to_fleet(at, self.now(&self.daemons[at]));
         }
+        if self.changes_settings && self.rng.bool() {
+            // The operator tries other settings.
+            let settings = SETTINGS[self.rng.usize(..SETTINGS.len())];
+            (self.machines[killed.machine].horizon, self.machines[killed.machine].max_ahead) = settings;
+        }
         self.start(killed.machine);
-        for _ in 0..4 {
+        // Its clock passes the bound at which the other daemon started.
+        for _ in 0..8 {
             let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else {
                 break;
             };
             self.claim(at);
             self.keep(at);
+            self.true_us += self.rng.i64(0..2 * SECOND);
         }
     }
 
@@ -304,8 +321,14 @@ impl World {
         let Some(taker) = self.rng.choice(others) else { return };
         let Some(starting) = self.begin(taker) else { return };
         self.settle(starting);
-        for machine in [machine, taker, machine, taker] {
-            of(self, machine).into_iter().for_each(|at| self.claim(at));
+        for _ in 0..5 {
+            for machine in [machine, taker] {
+                of(self, machine).into_iter().for_each(|at| self.claim(at));
+            }
+            // If no daemon has noticed the loss yet, the holder's clock passes the taker's start first.
+            if self.link.server().lost_writes {
+                self.true_us += SECOND;
+            }
         }
     }
 

@@ -11,42 +11,24 @@
 that are not allowed raise `ValueError` or `TypeError`.
 """
 
-from __future__ import annotations
-
-from ._errors import (
-    ClosedError,
-    CollisionError,
-    DeadlineError,
-    EndpointError,
-    ForkedError,
-    RefusedError,
-    SnowbankError,
-    WrongLoopError,
-)
-from ._stats import Collision, CollisionOver, Connected, Event, Failed, Refused, Stats
-from .aio import AsyncClient, AsyncIds
-from .client import Client, Ids
+from ._errors import ClosedError as ClosedError
+from ._errors import CollisionError as CollisionError
+from ._errors import DeadlineError as DeadlineError
+from ._errors import EndpointError as EndpointError
+from ._errors import ForkedError as ForkedError
+from ._errors import RefusedError as RefusedError
+from ._errors import SnowbankError as SnowbankError
+from ._errors import WrongLoopError as WrongLoopError
+from ._stats import Collision as Collision
+from ._stats import CollisionOver as CollisionOver
+from ._stats import Connected as Connected
+from ._stats import Event as Event
+from ._stats import Failed as Failed
+from ._stats import Refused as Refused
+from ._stats import Stats as Stats
+from .aio import AsyncClient as AsyncClient
+from .aio import AsyncIds as AsyncIds
+from .client import Client as Client
+from .client import Ids as Ids
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AsyncClient",
-    "AsyncIds",
-    "Client",
-    "ClosedError",
-    "Collision",
-    "CollisionError",
-    "CollisionOver",
-    "Connected",
-    "DeadlineError",
-    "EndpointError",
-    "Event",
-    "Failed",
-    "ForkedError",
-    "Ids",
-    "Refused",
-    "RefusedError",
-    "SnowbankError",
-    "Stats",
-    "WrongLoopError",
-]

@@ -23,11 +23,6 @@ class Address(NamedTuple):
     path: str = ""
     tls: bool = False
 
-    @property
-    def is_name(self) -> bool:
-        """Returns whether the host is a name that a lookup can resolve to many addresses."""
-        return not self.path and not _is_ip(self.host)
-
     def __str__(self) -> str:
         return self.text
 
@@ -39,25 +34,22 @@ def parse(text: object) -> Address:
     if text.startswith("unix:"):
         path = text[len("unix:") :]
         size = len(path.encode("utf-8", "surrogateescape"))
-        if not 1 <= size <= _UNIX_PATH_BYTES_MAX or not path.isprintable() or path[-1] == "/":
-            raise ValueError(
-                f"{text!r} is no Unix socket: write unix:PATH with at most {_UNIX_PATH_BYTES_MAX} "
-                "printable bytes"
-            )
-        return Address(text, path=path)
+        if 1 <= size <= _UNIX_PATH_BYTES_MAX and path.isprintable() and path[-1] != "/":
+            return Address(text, path=path)
+        form = f"unix:PATH with at most {_UNIX_PATH_BYTES_MAX} printable bytes"
+        raise ValueError(f"{text!r} is no Unix socket: write {form}")
     found = _FORM.fullmatch(text)
     ipv6, host, port = found.groups() if found else ("", "", "0")
-    is_number = bool(host) and host.replace(".", "").isdigit()
-    if not 1 <= int(port) <= 65535 or ((ipv6 or is_number) and not _is_ip(ipv6 or host)):
-        scheme = "; leave out the scheme" if "://" in text else ""
-        raise ValueError(
-            f"{text!r} is no endpoint: write host:port, [IPv6]:port, tls:host:port or unix:PATH, "
-            f"with a port from 1 to 65535{scheme}"
-        )
-    return Address(text, ipv6 or host, int(port), tls=text.startswith("tls:"))
+    is_number = bool(ipv6) or host.replace(".", "").isdigit()
+    if 1 <= int(port) <= 65535 and (is_ip(ipv6 or host) or not is_number):
+        return Address(text, ipv6 or host, int(port), tls=text.startswith("tls:"))
+    scheme = "; leave out the scheme" if "://" in text else ""
+    forms = "host:port, [IPv6]:port, tls:host:port or unix:PATH"
+    raise ValueError(f"{text!r} is no endpoint: write {forms}, with a port from 1 to 65535{scheme}")
 
 
-def _is_ip(host: str) -> bool:
+def is_ip(host: str) -> bool:
+    """Returns true for an address that no look-up is needed for."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

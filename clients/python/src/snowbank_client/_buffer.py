@@ -15,13 +15,14 @@ from collections import deque
 from itertools import chain, islice
 from time import monotonic
 from time import time as wall
-from typing import Callable
+from typing import Callable, Generic, TypeVar
 
 from ._call import Calls, Deadline
 from ._errors import ClosedError, DeadlineError
-from ._options import seconds
 from ._shared import Shared
 from ._wire import Next
+
+C = TypeVar("C")
 
 #: The IDs of the first fetch and at least, and at most.
 _FIRST, _MOST = 16, 10_000
@@ -32,19 +33,6 @@ _QUICK_PART = 4
 
 class Stock:
     """IDs that `next` takes. Any thread may take one."""
-
-    __slots__ = (
-        "batch",
-        "ids",
-        "opened",
-        "pop",
-        "size",
-        "skipped",
-        "token",
-        "until",
-        "used",
-        "wall_until",
-    )
 
     def __init__(self, batch: Next, ids: deque[int]) -> None:
         self.batch, self.ids, self.size, self.token = batch, ids, len(ids), batch.token
@@ -61,133 +49,120 @@ class Stock:
         return self.size - len(self.ids) - self.skipped
 
     @property
-    def oldest_s(self) -> float:
-        return self.used - self.batch.began
+    def oldest_ms(self) -> float:
+        return 1000 * (self.used - self.batch.began)
 
 
 EMPTY = Stock(Next(1, b"", 0.0), deque())
 
 
-class Buffer:
-    """The IDs of `Ids` and `AsyncIds`. All but `stock` belongs to the client's event loop."""
+class Buffer(Generic[C]):
+    """What `Ids` and `AsyncIds` are. All but `_stock` belongs to the client's event loop."""
 
-    def __init__(self, shared: Shared, source: bytes, timeout: float) -> None:
-        self._shared, self._source, self._timeout = shared, source, timeout
+    def __init__(self, client: C, shared: Shared, source: bytes, timeout: float) -> None:
+        #: The client lives as long as its buffers.
+        self._client, self._shared, self._source, self._timeout = client, shared, source, timeout
         self.reset()
         with shared.lock:
             shared.buffers.add(self)
 
     def __del__(self) -> None:
-        self._count(self.stock)
+        self._leave(self._stock)
 
     def reset(self) -> None:
         """Forgets everything, as a child does."""
-        self.stock = EMPTY
+        self._stock = EMPTY
         self._second: deque[int] = deque()
         #: What was handed out of the batch, and how many the next one has.
         self._handed_out, self._size = 0, _FIRST
         #: The fetch in flight, or one whose IDs were not opened yet.
         self._fetch: asyncio.Task[Next] | None = None
-        self._deadline = Deadline(0.0)
+        self._fetch_deadline = Deadline(0.0)
         self._waiting = 0
 
-    def deadline(self, timeout: float | None) -> Deadline:
-        """Returns the end of a call. None stands for the buffer's own time."""
-        return Deadline(self._timeout if timeout is None else seconds("timeout", timeout))
+    def _take(self) -> int | None:
+        """Takes an ID from the stock. Returns None if there is none, or it is not good any more."""
+        stock = self._stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            return None
+        stock.used = now = monotonic()
+        # The token last: a signal handler may have forked since the ID was taken. Since Python 3.11
+        # no handler runs between this look and the caller's return.
+        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            return taken
+        stock.skipped += 1
+        return None
 
-    async def next(self, calls: Calls, deadline: Deadline) -> int:
-        """Returns the next ID after `stock` had none."""
+    async def _next(self, calls: Calls, deadline: Deadline) -> int:
+        """Returns the next ID after the stock had none."""
         self._shared.check(is_new=True)
         calls.in_flight += 1
         self._waiting += 1
         try:
             while deadline.left:
-                fetch = self._fill(calls)
-                if fetch is None:
-                    taken = self._take()
-                    if taken is not None:
-                        return taken
-                    continue
-                # A fetch does not end before a call that waits for it, nor with one that leaves.
-                self._deadline.at = max(self._deadline.at, deadline.at)
-                await asyncio.wait({fetch}, timeout=deadline.left)
-                if fetch.done() and (fetch.cancelled() or fetch.exception()):
-                    self._raise(fetch)
+                taken = self._take()
+                if taken is not None:
+                    return taken
+                fetch = self._refill(calls)
+                if fetch is not None:
+                    # A fetch ends before no call that waits for it, nor with one that leaves.
+                    self._fetch_deadline.at = max(self._fetch_deadline.at, deadline.at)
+                    await asyncio.wait({fetch}, timeout=deadline.left)
+                    error = _failure(fetch)
+                    # The deadline of a fetch is none of the call.
+                    if error is not None and not isinstance(error, DeadlineError):
+                        raise copy.copy(error)
                 self._shared.check()
             raise calls.passed(deadline)
         finally:
             self._waiting -= 1
             calls.in_flight -= 1
 
-    def _take(self) -> int | None:
-        stock = self.stock
-        try:
-            taken = stock.pop()
-        except IndexError:
-            # Other threads were faster.
+    def _refill(self, calls: Calls) -> asyncio.Task[Next] | None:
+        """Opens the next stock. Returns a fetch if that is to be waited for."""
+        stock, second = self._stock, self._second
+        self._leave(stock)
+        self._stock, self._second = EMPTY, deque()
+        if second and not stock.skipped:
+            # Half is used.
+            is_quick = stock.used - stock.opened <= stock.batch.good_for_s / _QUICK_PART
+            self._size = (4 if is_quick else 2) * self._handed_out
+            self._stock = Stock(stock.batch, second)
+            self._begin(calls)
             return None
-        stock.used = monotonic()
-        if self._is_good(stock):
-            return taken
-        stock.skipped += 1
+        if stock.skipped:
+            # They are too old, or void.
+            self._size = 2 * self._handed_out
+            self._shared.counters.dropped += len(second)
+        fetch = self._begin(calls)
+        if not fetch.done():
+            return fetch
+        batch, self._fetch = fetch.result(), None
+        ids = chain.from_iterable(batch.runs)
+        self._stock = Stock(batch, deque(islice(ids, (batch.found + 1) // 2)))
+        self._second, self._handed_out = deque(ids), 0
         return None
 
-    def _is_good(self, stock: Stock) -> bool:
-        is_young = monotonic() < stock.until and wall() < stock.wall_until
-        return is_young and stock.token is self._shared.token
+    def _begin(self, calls: Calls) -> asyncio.Task[Next]:
+        """Begins a fetch, unless there is one."""
+        if self._fetch is None or _failure(self._fetch) is not None:
+            count = min(max(self._size, self._waiting, _FIRST), _MOST)
+            self._fetch_deadline = Deadline(self._timeout)
+            self._fetch = calls.start(calls.fetch(count, self._source, self._fetch_deadline))
+        return self._fetch
 
-    def _raise(self, fetch: asyncio.Task[Next]) -> None:
-        """Raises the error of a fetch, unless its deadline passed: the call has its own."""
-        error = ClosedError() if fetch.cancelled() else fetch.exception()
-        if error is not None and not isinstance(error, DeadlineError):
-            raise copy.copy(error)
-
-    def _fill(self, calls: Calls) -> asyncio.Task[Next] | None:
-        """Puts IDs into the stock. Returns a fetch if that is to be waited for."""
-        while True:
-            stock = self.stock
-            is_good = self._is_good(stock)
-            if is_good and stock.ids:
-                return None
-            self._count(stock)
-            if is_good and self._second:
-                # Half is used.
-                is_quick = stock.used - stock.opened <= stock.batch.good_for_s / _QUICK_PART
-                self._size = (4 if is_quick else 2) * self._handed_out
-                self.stock, self._second = Stock(stock.batch, self._second), deque()
-                if self._fetch is None or self._has_failed(self._fetch):
-                    self._begin(calls)
-                return None
-            if not is_good and stock is not EMPTY:
-                self._size = 2 * self._handed_out
-                self._shared.counters.dropped += len(self._second)
-            self.stock, self._second = EMPTY, deque()
-            if self._fetch is None or self._has_failed(self._fetch):
-                self._begin(calls)
-            fetch = self._fetch
-            if fetch is None or not fetch.done():
-                return fetch
-            self._fetch = None
-            self._open(fetch.result())
-
-    def _count(self, stock: Stock) -> None:
+    def _leave(self, stock: Stock) -> None:
         """Adds the figures of a stock that is left."""
         counters = self._shared.counters
         self._handed_out += stock.handed_out
         counters.ids += stock.handed_out
         counters.dropped += stock.size - stock.handed_out
-        counters.oldest_s = max(counters.oldest_s, stock.oldest_s)
+        counters.oldest_ms = max(counters.oldest_ms, stock.oldest_ms)
 
-    def _open(self, batch: Next) -> None:
-        ids = chain.from_iterable(batch.runs)
-        self.stock = Stock(batch, deque(islice(ids, (batch.found + 1) // 2)))
-        self._second, self._handed_out = deque(ids), 0
 
-    def _begin(self, calls: Calls) -> None:
-        count = min(max(self._size, self._waiting, _FIRST), _MOST)
-        self._deadline = Deadline(self._timeout)
-        self._fetch = calls.start(calls.fetch(count, self._source, self._deadline))
-
-    @staticmethod
-    def _has_failed(fetch: asyncio.Task[Next]) -> bool:
-        return fetch.done() and (fetch.cancelled() or fetch.exception() is not None)
+def _failure(fetch: asyncio.Task[Next]) -> BaseException | None:
+    if not fetch.done():
+        return None
+    return ClosedError() if fetch.cancelled() else fetch.exception()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
-import threading
 from collections.abc import Coroutine
 from itertools import chain
 from time import monotonic
@@ -17,7 +17,7 @@ from ._rest import Endpoint, Endpoints
 from ._row import Row
 from ._shared import Shared
 from ._stats import Connected, Failed, Refused
-from ._wire import Next, Ping, Request, Welcome
+from ._wire import Hello, Next, Request, ping
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Request)
@@ -35,6 +35,8 @@ class Deadline:
     def __init__(self, allowed: float) -> None:
         self.allowed = allowed
         self.at = monotonic() + allowed
+        #: When the endpoints that refused the call could serve it.
+        self.serves_at: dict[Endpoint, float] = {}
 
     @property
     def left(self) -> float:
@@ -49,14 +51,11 @@ class _PassedError(Exception):
 class Calls:
     """The calls of one client, on one event loop of one process."""
 
-    #: The thread of the loop, if it is the client's own.
-    thread: threading.Thread | None = None
+    loop: asyncio.AbstractEventLoop | None = None
 
-    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
-        self.shared, self._times, self.loop = shared, shared.options.times, loop
+    def __init__(self, shared: Shared) -> None:
         self.generation = _shared.generation
-        #: What frees the sockets of a client that nobody can reach any more.
-        self.abandon: Callable[[], None] = self.close
+        self.shared, self._times = shared, shared.options.times
         #: What other threads wait for.
         self.pending: set[Any] = set()
         self.endpoints = Endpoints(shared.options)
@@ -66,30 +65,33 @@ class Calls:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_connected = False
 
+    @property
+    def is_inherited(self) -> bool:
+        """Returns true in a forked child."""
+        return self.generation != _shared.generation
+
     async def batch(self, count: int, source: bytes, deadline: Deadline) -> list[int]:
         """Fetches IDs for a caller."""
 
-        def make(_: Welcome) -> Next:
-            return Next(count, source, min(self._times.wait, deadline.left))
-
-        found = await self._call(make, deadline)
+        found = await self._call(
+            lambda _: Next(count, source, min(self._times.wait, deadline.left)), deadline
+        )
         self.shared.counters.ids += count
         return list(chain.from_iterable(found.runs))
 
     async def fetch(self, count: int, source: bytes, deadline: Deadline) -> Next:
         """Fetches IDs for a buffer."""
         token = self.shared.token
-
-        def make(welcome: Welcome) -> Next:
-            made = Next(min(count, welcome.max_count), source, _GATHERING_S, partial=True)
-            made.token, made.good_for_s = token, welcome.good_for_s
-            return made
-
-        return await self._call(make, deadline)
+        found = await self._call(
+            lambda welcome: Next(min(count, welcome.max_count), source, _GATHERING_S, True),
+            deadline,
+        )
+        found.token = token
+        return found
 
     async def ping(self, deadline: Deadline) -> None:
         """Asks whether a daemon answers."""
-        await self._call(lambda _: Ping(), deadline)
+        await self._call(lambda _: ping(), deadline)
 
     def passed(self, deadline: Deadline) -> DeadlineError:
         """Returns the error of a passed deadline."""
@@ -97,7 +99,7 @@ class Calls:
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a task that ends with the client."""
-        task = self.loop.create_task(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # Nobody may ever ask for its error.
@@ -105,9 +107,18 @@ class Calls:
         return task
 
     async def drain(self, deadline: Deadline) -> None:
-        """Waits until the calls in flight have ended."""
+        """Waits until the calls in flight have ended, and ends the connections."""
         while self.in_flight and deadline.left:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+        self.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # The sockets are closed in the loop's next turn.
+        await asyncio.sleep(0)
+
+    def abandon(self) -> None:
+        """Frees the sockets of a client that nobody can reach any more. Any thread may call it."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.close)
 
     def close(self) -> None:
         """Ends the connections. Calls in flight fail."""
@@ -120,19 +131,10 @@ class Calls:
             if not future.done():
                 future.set_exception(ClosedError())
 
-    def release(self) -> None:
-        """Closes the sockets of a client whose event loop is gone."""
-        for endpoint in self.endpoints.all:
-            if endpoint.connection is not None:
-                endpoint.connection.release()
-
     # One call.
 
-    async def _call(self, make: Callable[[Welcome], R], deadline: Deadline) -> R:
-        counters = self.shared.counters
-        #: When an endpoint that refused this call could serve it.
-        serves_at: dict[Endpoint, float] = {}
-        tries = 0
+    async def _call(self, make: Callable[[Hello], R], deadline: Deadline) -> R:
+        counters, tries = self.shared.counters, 0
         self.in_flight += 1
         try:
             while True:
@@ -143,44 +145,42 @@ class Calls:
                 try:
                     if row is None:
                         row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
-                    answered = await self._wait(row.send(make(row.welcome)), deadline)
+                    request = make(row.welcome)
+                    request.good_for_s = row.welcome.good_for_s
+                    await self._wait(row.send(request), deadline)
                 except EndpointError:
                     continue
                 except RefusedError as error:
-                    await self._obey(error, endpoint, row, serves_at, deadline)
+                    await self._obey(error, endpoint, row, deadline)
                     continue
                 self.shared.check()
                 endpoint.failures, endpoint.error = 0, None
                 counters.calls += 1
-                return answered
+                return request
         except _PassedError:
             raise self.passed(deadline) from None
         finally:
             self.in_flight -= 1
 
     async def _obey(
-        self,
-        error: RefusedError,
-        endpoint: Endpoint,
-        row: Row | None,
-        serves_at: dict[Endpoint, float],
-        deadline: Deadline,
+        self, error: RefusedError, endpoint: Endpoint, row: Row | None, deadline: Deadline
     ) -> None:
         """Does what an ERROR says: raises it, stays, or leaves."""
+        deadline.serves_at[endpoint] = monotonic() + error.retry_after
+        hopeless = [one for one, at in deadline.serves_at.items() if at > deadline.at]
         if row is not None:
             self._report_refusal(error)
-        serves_at[endpoint] = monotonic() + error.retry_after
-        is_hopeless = serves_at[endpoint] > deadline.at
-        if error.action == "tell" or all(
-            serves_at.get(one, 0.0) > deadline.at for one in self.endpoints.all
-        ):
+        if error.action == "tell" or len(hopeless) == len(self.endpoints.all):
             raise copy.copy(error)
-        if error.action == "stay" and row is not None and not is_hopeless:
-            pause = max(self.endpoints.pause(error.retry_after), _SHORTEST_PAUSE_S)
-            await self._pause(pause, deadline)
-        elif row is not None and endpoint.connection is row:
+        if row is None:
+            # `_connect` has left it.
+            return
+        if error.action == "stay" and endpoint not in hopeless:
+            pause = self.endpoints.pause(error.retry_after)
+            await self._pause(max(pause, _SHORTEST_PAUSE_S), deadline)
+        elif endpoint.connection is row:
             endpoint.connection = None
-            self.endpoints.failed(endpoint, error, error.retry_after)
+            self.endpoints.failed(endpoint, error)
             # It still answers the other calls.
             row.finish()
 
@@ -195,29 +195,24 @@ class Calls:
             await self._pause(rest, deadline)
 
     async def _pause(self, seconds: float, deadline: Deadline) -> None:
-        future: asyncio.Future[None] = self.loop.create_future()
-        timer = self.loop.call_later(seconds, _wake, future)
-        try:
-            await self._wait(future, deadline)
-        finally:
-            timer.cancel()
+        with contextlib.suppress(_PassedError):
+            end = Deadline(min(seconds, deadline.left))
+            await self._wait(asyncio.get_running_loop().create_future(), end)
+        if not deadline.left:
+            raise _PassedError
 
     async def _wait(self, future: asyncio.Future[T], deadline: Deadline) -> T:
         """Waits for a future of this call alone, until the deadline."""
-
-        def ring() -> None:
-            if deadline.left:
-                # A further call waits for this fetch.
-                timers.append(self.loop.call_later(deadline.left, ring))
-            elif not future.done():
-                future.set_exception(_PassedError())
-
-        timers = [self.loop.call_later(deadline.left, ring)]
         self._waiting.add(future)
         try:
-            return await future
+            # The deadline moves when a further call waits for this fetch.
+            while deadline.left and not future.done():
+                await asyncio.wait({future}, timeout=deadline.left)
+            if not future.done():
+                raise _PassedError
+            return future.result()
         finally:
-            timers[-1].cancel()
+            future.cancel()
             self._waiting.discard(future)
 
     # Connections.
@@ -231,12 +226,7 @@ class Calls:
     async def _connect(self, endpoint: Endpoint) -> Row:
         try:
             row = await endpoint.dial()
-        except RefusedError as error:
-            self._report_refusal(error)
-            if error.action != "tell":
-                self._failed(endpoint, error)
-            raise
-        except EndpointError as error:
+        except SnowbankError as error:
             self._failed(endpoint, error)
             raise
         finally:
@@ -252,21 +242,16 @@ class Calls:
     def _ended(self, endpoint: Endpoint, row: Row, error: SnowbankError) -> None:
         if endpoint.connection is row:
             endpoint.connection = None
-            if isinstance(error, RefusedError):
-                self._report_refusal(error)
             if not isinstance(error, ClosedError):
                 self._failed(endpoint, error)
 
     def _failed(self, endpoint: Endpoint, error: SnowbankError) -> None:
+        if isinstance(error, RefusedError):
+            self._report_refusal(error)
         self.shared.counters.failures += 1
-        self.shared.report(Failed(endpoint.name, getattr(error, "reason", str(error))))
-        self.endpoints.failed(endpoint, error, getattr(error, "retry_after", 0.0))
+        self.shared.report(Failed(endpoint.name, error.reason))
+        self.endpoints.failed(endpoint, error)
 
     def _report_refusal(self, error: RefusedError) -> None:
         self.shared.counters.refusals += 1
         self.shared.report(Refused(error.endpoint, error.code, error.action, error.message))
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

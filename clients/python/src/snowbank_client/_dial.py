@@ -5,16 +5,16 @@ What answers otherwise is the endpoint's failure, in its words.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import encodings.idna  # noqa: F401  (a fork may come while another thread imports it)
 import random
 import socket
 import ssl
-import threading
-from typing import Any, Callable, NamedTuple
+from typing import Any
 
-from ._address import Address
+from ._address import Address, is_ip
 from ._errors import EndpointError, SnowbankError, describe
 from ._options import Options
 from ._row import Row
@@ -23,13 +23,8 @@ from ._wire import Hello
 #: The family and address of a socket, as Python's `socket` takes them.
 SocketAddress = tuple[int, Any]
 
-
-class _Prepared(NamedTuple):
-    """What a connection needs beforehand. All of it may block."""
-
-    found: list[SocketAddress]
-    token: bytes | None
-    context: ssl.SSLContext | None
+#: What a connection needs beforehand: addresses, a token, and what TLS needs.
+Prepared = tuple[list[SocketAddress], bytes, "ssl.SSLContext | None"]
 
 
 class Dialer:
@@ -38,7 +33,7 @@ class Dialer:
     def __init__(self, address: Address, options: Options) -> None:
         self.name, self._address, self._options = str(address), address, options
         #: A look-up that does not end is not joined by further ones.
-        self._preparing: asyncio.Future[_Prepared] | None = None
+        self._preparing: asyncio.Future[Prepared] | None = None
         self._last: SocketAddress | None = None
 
     async def dial(self) -> Row:
@@ -54,39 +49,58 @@ class Dialer:
             raise EndpointError(self.name, describe(error)) from None
 
     async def _dial(self) -> Row:
-        address, prepared = self._address, await self._prepare()
-        opened = await self._open(prepared.found)
+        found, token, context = await self._prepare()
+        opened = await self._open(found)
         row = Row(self.name, opened, self._options.times.answer)
         loop = asyncio.get_running_loop()
         try:
-            if address.path:
+            if self._address.path:
                 await loop.create_unix_connection(lambda: row, sock=opened)
             else:
-                name = self._options.server_name or address.host.partition("%")[0]
+                name = self._options.server_name or self._address.host.partition("%")[0]
                 await loop.create_connection(
                     lambda: row,
                     sock=opened,
-                    ssl=prepared.context,
-                    server_hostname=name if prepared.context else None,
+                    ssl=context,
+                    server_hostname=name if context else None,
                 )
-            row.welcome = (await row.send(Hello(prepared.token))).welcome
+            row.welcome = await row.send(Hello(token))
         except BaseException:
             row.end(EndpointError(self.name, "the greeting was given up"))
             raise
         return row
 
-    async def _prepare(self) -> _Prepared:
-        """Looks the name up, and reads the files."""
-        address, options = self._address, self._options
-        if not (address.is_name or address.tls or options.token_file):
-            return _prepare(address, options)
+    async def _prepare(self) -> Prepared:
+        """Looks the name up, and reads the files, in a thread if that may block."""
+        address = self._address
+        if (address.path or is_ip(address.host)) and not (address.tls or self._options.token_file):
+            return self._look_up()
         if self._preparing is None or self._preparing.done():
-            self._preparing = _in_thread(lambda: _prepare(address, options))
-        limit = options.times.resolve
+            self._preparing = asyncio.get_running_loop().create_future()
+            # Nobody may wait for it any more.
+            self._preparing.add_done_callback(lambda one: one.cancelled() or one.exception())
+            # Unlike those of an executor, such a thread does not keep the process alive.
+            _thread.start_new_thread(self._look_up_for, (self._preparing,))
+        limit = self._options.times.resolve
         await asyncio.wait({self._preparing}, timeout=limit)
         if not self._preparing.done():
             raise EndpointError(self.name, f"its name was not resolved within {limit:g} s")
         return self._preparing.result()
+
+    def _look_up_for(self, future: asyncio.Future[Prepared]) -> None:
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            try:
+                future.get_loop().call_soon_threadsafe(future.set_result, self._look_up())
+            except Exception as error:
+                future.get_loop().call_soon_threadsafe(future.set_exception, error)
+
+    def _look_up(self) -> Prepared:
+        address, options = self._address, self._options
+        found = [(getattr(socket, "AF_UNIX", 0), address.path)]
+        if not address.path:
+            found = resolve(address.host, address.port)
+        return found, options.read_token(), options.tls_context() if address.tls else None
 
     async def _open(self, found: list[SocketAddress]) -> socket.socket:
         """Connects to the first address that accepts, from the one behind the last on."""
@@ -118,29 +132,3 @@ def resolve(host: str, port: int) -> list[SocketAddress]:
     """Looks a name up. Tests put another function in its place."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
-
-
-def _prepare(address: Address, options: Options) -> _Prepared:
-    found = [(getattr(socket, "AF_UNIX", 0), address.path)]
-    if not address.path:
-        found = resolve(address.host, address.port)
-    return _Prepared(found, options.read_token(), options.tls_context() if address.tls else None)
-
-
-def _in_thread(work: Callable[[], _Prepared]) -> asyncio.Future[_Prepared]:
-    """Runs work that may block in a thread of its own, which does not keep the process alive."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Prepared] = loop.create_future()
-    # Nobody may wait for it any more.
-    done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-    def run() -> None:
-        # The loop may be closed by now.
-        with contextlib.suppress(RuntimeError):
-            try:
-                loop.call_soon_threadsafe(done.set_result, work())
-            except Exception as error:
-                loop.call_soon_threadsafe(done.set_exception, error)
-
-    threading.Thread(target=run, name="snowbank-lookup", daemon=True).start()
-    return done

@@ -8,23 +8,23 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 
+_OF_REQUESTS = ["malformed", "unsupported", "bad_count", "unknown_source", "unauthorized"]
+_OF_DAEMONS = ["exhausted", "clock_behind", "no_ceiling", "shutting_down", "too_busy"]
+
 #: The names of the protocol's error codes, for people.
-CODES = {
-    1: "malformed",
-    2: "unsupported",
-    3: "bad_count",
-    4: "unknown_source",
-    5: "unauthorized",
-    6: "exhausted",
-    7: "clock_behind",
-    8: "no_ceiling",
-    9: "shutting_down",
-    10: "too_busy",
-}
+CODES = dict(enumerate(_OF_REQUESTS + _OF_DAEMONS, start=1))
 
 
 class SnowbankError(Exception):
     """The base of every error of a call."""
+
+    #: The seconds after which the same call may succeed. 0: nobody named a time.
+    retry_after = 0.0
+
+    @property
+    def reason(self) -> str:
+        """Returns what went wrong, without the endpoint where that is known."""
+        return str(self)
 
 
 class RefusedError(SnowbankError):
@@ -40,7 +40,6 @@ class RefusedError(SnowbankError):
         self.code = CODES.get(number, f"code {number}")
         #: What the daemon told the client to do: `tell`, `stay` or `leave`.
         self.action = {1: "stay", 2: "leave"}.get(action, "tell")
-        #: The seconds after which the same call may succeed. 0: the daemon named none.
         self.retry_after = retry_after
         self.message = message
 
@@ -55,7 +54,11 @@ class EndpointError(SnowbankError, ConnectionError):
     def __init__(self, endpoint: str, reason: str) -> None:
         # OSError would take the fields for a number of the system and its words.
         Exception.__init__(self, endpoint, reason)
-        self.endpoint, self.reason = endpoint, reason
+        self.endpoint = endpoint
+
+    @property
+    def reason(self) -> str:
+        return str(self.args[1])
 
     def __str__(self) -> str:
         return f"{self.endpoint}: {self.reason}"
@@ -77,16 +80,12 @@ class DeadlineError(SnowbankError, TimeoutError):
 class CollisionError(SnowbankError):
     """Two endpoints are daemons that hand out the same IDs. Calls fail until they differ."""
 
-    def __init__(
-        self,
-        endpoints: tuple[str, str],
-        key: tuple[frozenset[int], int],
-        info: Sequence[str] = (),
-    ) -> None:
-        super().__init__(endpoints, key, info)
+    #: What each daemon says of itself, once they were asked.
+    info: Sequence[str] = ()
+
+    def __init__(self, endpoints: tuple[str, str], key: tuple[frozenset[int], int]) -> None:
+        super().__init__(endpoints, key)
         self.endpoints, self.key = endpoints, key
-        #: What each daemon says of itself, once they were asked.
-        self.info = info
 
     @property
     def claim(self) -> int:
@@ -94,7 +93,9 @@ class CollisionError(SnowbankError):
         return self.key[1]
 
     def __str__(self) -> str:
-        said = "".join(f"; {name} says {words}" for name, words in zip(self.endpoints, self.info))
+        said = "".join(
+            f"; {name} says {words or 'nothing'}" for name, words in zip(self.endpoints, self.info)
+        )
         return (
             f"{' and '.join(self.endpoints)} are two daemons that hand out the same IDs: stop one "
             f"of them, and start it with worker IDs that no other daemon has{said}"
@@ -126,10 +127,8 @@ def describe(error: BaseException) -> str:
     """Returns the reason that TLS or the operating system gave, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and error.reason in (
-        "WRONG_VERSION_NUMBER",
-        "RECORD_LAYER_FAILURE",
-    ):
+    no_tls = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+    if isinstance(error, ssl.SSLError) and error.reason in no_tls:
         return "it does not speak TLS: write the endpoint without tls:"
     if isinstance(error, OSError) and error.strerror and not error.filename:
         return error.strerror

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ._errors import CollisionError, EndpointError, SnowbankError
 from ._rest import Endpoint
 from ._stats import Collision, CollisionOver
-from ._wire import Info, Welcome
+from ._wire import Hello, Request, info
 
 if TYPE_CHECKING:
     from ._call import Calls
@@ -29,7 +29,7 @@ async def keep_greeting(calls: Calls) -> None:
     await asyncio.sleep(random.random() * times.first_round)
     before: Pairs = {}
     while True:
-        found, first = await _greet_all(calls)
+        found, first = await _greet_all(calls.endpoints.all)
         collision = shared.collision
         if collision is not None and collision.key not in found:
             shared.collision = None
@@ -43,13 +43,12 @@ async def keep_greeting(calls: Calls) -> None:
         await asyncio.sleep(times.next_look if found else times.round)
 
 
-async def _greet_all(calls: Calls) -> tuple[Pairs, int | None]:
+async def _greet_all(everyone: list[Endpoint]) -> tuple[Pairs, Endpoint | None]:
     """Returns the pairs that share a claim, and the first endpoint that greets."""
-    everyone = calls.endpoints.all
-    welcomes = await asyncio.gather(*(_greet(one) for one in everyone))
-    greeted = [(index, one) for index, one in enumerate(welcomes) if one is not None]
+    welcomes = zip(everyone, await asyncio.gather(*map(_greet, everyone)))
+    greeted = [(endpoint, welcome) for endpoint, welcome in welcomes if welcome is not None]
     found = {
-        (frozenset((one.instance, other.instance)), claim): (everyone[first], everyone[second])
+        (frozenset((one.instance, other.instance)), claim): (first, second)
         for (first, one), (second, other) in combinations(greeted, 2)
         if one.instance != other.instance
         for claim in one.claims & other.claims
@@ -57,10 +56,12 @@ async def _greet_all(calls: Calls) -> tuple[Pairs, int | None]:
     return found, greeted[0][0] if greeted else None
 
 
-async def _greet(endpoint: Endpoint) -> Welcome | None:
-    """Greets as for any connection, and closes it."""
+async def _greet(endpoint: Endpoint, question: Request | None = None) -> Hello | None:
+    """Greets as for any connection, asks a question if there is one, and closes it."""
     try:
         row = await endpoint.dial()
+        if question is not None:
+            await row.send(question)
     except SnowbankError:
         return None
     row.end(EndpointError(endpoint.name, "the greeting is over"))
@@ -72,32 +73,25 @@ async def _collide(
 ) -> None:
     """Lets calls fail, and buffers forget their IDs. The daemons' own words come later."""
     names = (pair[0].name, pair[1].name)
-    calls.shared.collision = CollisionError(names, key)
+    calls.shared.collision = collision = CollisionError(names, key)
     calls.shared.void()
     calls.shared.report(Collision(names, key[1]))
-    said = await asyncio.gather(*map(_info, pair))
-    calls.shared.collision = CollisionError(names, key, said)
+    said = (info(), info())
+    await asyncio.gather(*map(_greet, pair, said))
+    words = [one.reply[:_SHOWN_BYTES].decode("utf-8", "replace").split() for one in said]
+    collision.info = [" ".join(one) for one in words]
 
 
-async def _info(endpoint: Endpoint) -> str:
-    """Returns what a daemon says of itself."""
-    try:
-        row = await endpoint.dial()
-        info = await row.send(Info())
-    except SnowbankError as error:
-        return f"nothing ({error})"
-    row.end(EndpointError(endpoint.name, "the greeting is over"))
-    return " ".join(info.json[:_SHOWN_BYTES].decode("utf-8", "replace").split())
-
-
-async def _move_back(calls: Calls, index: int) -> None:
+async def _move_back(calls: Calls, first: Endpoint) -> None:
     """Connects to an earlier endpoint, and then leaves a later one for it."""
     endpoints = calls.endpoints
+    index = endpoints.all.index(first)
     if index < endpoints.index:
         with contextlib.suppress(SnowbankError):
-            if endpoints.all[index].connection is None:
-                await calls.dial(endpoints.all[index])
-            left, endpoints.index = endpoints.all[endpoints.index], min(index, endpoints.index)
-            if left.connection is not None and left is not endpoints.all[index]:
-                row, left.connection = left.connection, None
-                row.finish()
+            if first.connection is None:
+                await calls.dial(first)
+            endpoints.index = min(index, endpoints.index)
+            for later in endpoints.all[endpoints.index + 1 :]:
+                if later.connection is not None:
+                    row, later.connection = later.connection, None
+                    row.finish()

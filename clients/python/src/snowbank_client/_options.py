@@ -11,8 +11,8 @@ from ._address import Address
 from ._stats import OnEvent
 from ._wire import MAX_COUNT, MAX_SOURCE_BYTES, MAX_TOKEN_BYTES
 
-#: A year: longer than any wait, and short enough to add to a clock.
-_FOREVER_S = 365 * 86_400.0
+#: A month: longer than any wait, and short enough for the timers of every system.
+_FOREVER_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,6 @@ class Options:
                 raise ValueError(f"both {one} and {other} are given; give one of them")
         if self.key_file is not None and self.cert_file is None:
             raise ValueError("key_file is given without cert_file; give both")
-        if self.on_event is not None and not callable(self.on_event):
-            raise TypeError(f"on_event is {self.on_event!r}; a function is needed")
         seconds("timeout", self.timeout)
         source_bytes(self.source)
         # Each connection reads the files again. Reading them here shows a mistake at once.
@@ -77,7 +75,7 @@ class Options:
         if not any(address.tls for address in self.endpoints) and (self.ca_file or self.cert_file):
             raise ValueError("TLS files are given, and no endpoint begins with tls:")
 
-    def read_token(self) -> bytes | None:
+    def read_token(self) -> bytes:
         """Returns the token. A file is read again for each connection, so that it can change."""
         token, name = self.token, "the token"
         if self.token_file is not None:
@@ -86,7 +84,7 @@ class Options:
                 # An editor ends the file with a newline.
                 token = file.read(MAX_TOKEN_BYTES + 3).removesuffix(b"\n")
         if token is None:
-            return None
+            return b""
         # The errors do not show it.
         if not isinstance(token, (str, bytes)):
             raise TypeError(f"{name} is a {type(token).__name__}; a str or bytes is needed")
@@ -106,12 +104,10 @@ class Options:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.cert_file is not None:
-                # Without a password callback, OpenSSL would ask on the terminal.
-                context.load_cert_chain(self.cert_file, self.key_file, password=_no_password)
+                # Without a password, OpenSSL would ask on the terminal.
+                context.load_cert_chain(self.cert_file, self.key_file, password="")
         except ssl.SSLError as error:
-            reason = error.reason or str(error)
-            if reason == "KEY_VALUES_MISMATCH":
-                reason = "the private key does not belong to the certificate"
+            reason = (error.reason or str(error)).replace("_", " ").lower()
             raise ValueError(f"the TLS files do not fit ({', '.join(files)}): {reason}") from None
         return context
 
@@ -149,7 +145,3 @@ def source_bytes(source: str | None) -> bytes:
     if not 1 <= len(found) <= MAX_SOURCE_BYTES:
         raise ValueError(f"source has {len(found)} bytes; 1 to {MAX_SOURCE_BYTES} are allowed")
     return found
-
-
-def _no_password() -> str:
-    raise ValueError("the private key is encrypted; give a key without a password")

@@ -30,7 +30,7 @@ class Endpoint(Dialer):
     def heard(self) -> str:
         """Returns the last that was heard of it."""
         if self.error is not None:
-            return str(getattr(self.error, "reason", self.error))
+            return self.error.reason
         return "connected, and no answer yet" if self.connection else "not connected yet"
 
 
@@ -47,19 +47,18 @@ class Endpoints:
         """Returns the endpoint of the next try: one that does not rest, or the first to be back."""
         now = monotonic()
         order = self.all[self.index :] + self.all[: self.index]
-        rested = next((one for one in order if one.rests_until <= now), None)
-        best = rested or min(order, key=lambda one: one.rests_until)
-        turn = 1 if rested and self._takes_turns else 0
+        best = min(order, key=lambda one: max(one.rests_until, now))
+        turn = int(self._takes_turns and best.rests_until <= now)
         self.index = (self.all.index(best) + turn) % len(self.all)
         return best
 
-    def failed(self, endpoint: Endpoint, error: SnowbankError, retry_after: float) -> None:
+    def failed(self, endpoint: Endpoint, error: SnowbankError) -> None:
         """Lets an endpoint rest, and goes on to the next one."""
         endpoint.failures += 1
         endpoint.error = error
         # A lone one is asked again at once: it may be a balancer's name.
         if not (self.is_lone and endpoint.failures == 1):
-            rest = max(self.backoff(endpoint.failures), self.pause(retry_after))
+            rest = max(self.backoff(endpoint.failures), self.pause(error.retry_after))
             endpoint.rests_until = monotonic() + rest
         if endpoint is self.all[self.index] and not self._takes_turns:
             self.index = (self.index + 1) % len(self.all)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import socket
 from collections import deque
 from time import monotonic
@@ -16,12 +17,9 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _wire
 from ._errors import EndpointError, RefusedError, SnowbankError, describe
-from ._wire import BadReplyError, Hello, Request, Welcome
+from ._wire import BadReplyError, Hello, Request
 
 R = TypeVar("R", bound=Request)
-
-#: The most requests that are sent ahead of their replies. A daemon reads some 500 in a turn.
-MAX_IN_FLIGHT = 1_024
 
 #: How long a reply that may have come already is looked for before the connection has failed.
 _LAST_LOOK_S = 0.01
@@ -34,15 +32,19 @@ class _Expected(NamedTuple):
     tag: int
     reply: asyncio.Future[Any]
 
-    def fail(self, error: SnowbankError) -> None:
-        if not self.reply.done():
+    def end(self, error: SnowbankError | None = None) -> None:
+        if self.reply.done():
+            return
+        if error is None:
+            self.reply.set_result(self.request)
+        else:
             self.reply.set_exception(error)
 
 
 class Row(asyncio.Protocol):
     """A connection to one daemon, on asyncio's own event loop or uvloop's."""
 
-    welcome: Welcome
+    welcome: Hello
     #: Is called with the reason when the connection ends.
     on_end: Callable[[SnowbankError], None] | None = None
     ended: SnowbankError | None = None
@@ -52,24 +54,22 @@ class Row(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._input = bytearray()
         self._expected: deque[_Expected] = deque()
-        #: Requests whose turn has not come.
-        self._queue: deque[_Expected] = deque()
         self._tag = 0
         self._transport: Any = None
-        self._is_finishing = self._is_looking_again = False
-        self._due = self._rings_at = 0.0
+        self._is_finishing = False
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, request: R) -> asyncio.Future[R]:
         """Sends a request in its turn. The future gives it back with its reply."""
         reply: asyncio.Future[R] = self._loop.create_future()
-        # Tags count from 1 to 65535 and start again. Far fewer requests are in flight.
+        # Tags count from 1 to 65535 and start again.
         self._tag = self._tag % 0xFFFF + 1
-        self._queue.append(_Expected(request, self._tag, reply))
-        if self.ended is not None:
-            self._fail_all(self.ended)
+        self._expected.append(_Expected(request, self._tag, reply))
+        if self.ended is None:
+            self._begin(request)
+            self._transport.write(request.encode(self._tag))
         else:
-            self._send_queue()
+            self._fail_all(self.ended)
         return reply
 
     def finish(self) -> None:
@@ -83,20 +83,17 @@ class Row(asyncio.Protocol):
         if self.ended is not None:
             return
         self.ended = error
-        if self._timer is not None:
-            self._timer.cancel()
+        self._expect_within(None)
         # A forked child may hold a copy of the socket, which would keep the connection open.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._transport is not None:
             self._transport.abort()
+        else:
+            self._socket.close()
         self._fail_all(error)
         if self.on_end is not None:
             self.on_end(error)
-
-    def release(self) -> None:
-        """Closes the socket of a connection whose event loop is gone."""
-        self._socket.close()
 
     # What the event loop calls.
 
@@ -119,17 +116,6 @@ class Row(asyncio.Protocol):
 
     # Steps.
 
-    def _send_queue(self) -> None:
-        sent = b""
-        while self._queue and len(self._expected) < MAX_IN_FLIGHT:
-            expected = self._queue.popleft()
-            if not expected.reply.done():
-                self._expected.append(expected)
-                self._begin(expected.request)
-                sent += expected.request.encode(expected.tag)
-        if sent:
-            self._transport.write(sent)
-
     def _begin(self, request: Request) -> None:
         """Counts the time of a request from now on."""
         request.began, request.began_wall = monotonic(), wall()
@@ -138,16 +124,10 @@ class Row(asyncio.Protocol):
 
     def _take_frame(self) -> bool:
         """Hands a frame to the request that it answers. Returns false until one is whole."""
-        if len(self._input) < 4:
+        frame = _wire.split(self._input)
+        if frame is None:
             return False
-        length = int.from_bytes(self._input[:4], "little")
-        if not 4 <= length <= _wire.MAX_REPLY_LENGTH:
-            raise BadReplyError(_wire.what_answers(length, bytes(self._input[:200])))
-        if len(self._input) < 4 + length:
-            return False
-        _, kind, flags, tag = _wire.HEADER.unpack_from(self._input)
-        body = bytes(self._input[_wire.HEADER.size : 4 + length])
-        del self._input[: 4 + length]
+        kind, flags, tag, body = frame
         if kind == _wire.ERROR and tag == 0:
             self.end(_wire.refusal(self._name, body))
             return False
@@ -155,13 +135,13 @@ class Row(asyncio.Protocol):
         if front is None or tag != front.tag:
             raise BadReplyError(f"a reply with tag {tag} that is not due")
         if kind == _wire.ERROR and not front.request.begun:
-            front.fail(_wire.refusal(self._name, body))
-        elif not front.request.add(kind, flags, body):
+            front.end(_wire.refusal(self._name, body))
+        elif front.request.add(kind, flags, body):
+            front.end()
+        else:
             return True
-        elif not front.reply.done():
-            front.reply.set_result(front.request)
         self._expected.popleft()
-        self._send_queue()
+        self._expect_within(None)
         if self._expected:
             # The daemon may read the next request only now.
             self._begin(self._expected[0].request)
@@ -171,40 +151,25 @@ class Row(asyncio.Protocol):
 
     def _fail_all(self, error: SnowbankError) -> None:
         """Fails what waits. A refusal without a tag answers the greeting alone."""
-        for waiting in (self._expected, self._queue):
-            while waiting:
-                one = waiting.popleft()
-                if isinstance(error, RefusedError) and not isinstance(one.request, Hello):
-                    one.fail(EndpointError(self._name, f"the connection was lost: {error}"))
-                else:
-                    one.fail(error.__class__(*error.args))
+        while self._expected:
+            one = self._expected.popleft()
+            if isinstance(error, RefusedError) and not isinstance(one.request, Hello):
+                one.end(EndpointError(self._name, f"the connection was lost: {error}"))
+            else:
+                one.end(copy.copy(error))
 
-    # A daemon that stays silent.
-
-    def _expect_within(self, seconds: float) -> None:
-        """Sets the time by which bytes of the front's reply must come."""
-        self._due, self._is_looking_again = monotonic() + seconds, False
-        # A timer that rings early is set again then.
-        if self._timer is None or self._rings_at > self._due:
-            self._ring_in(seconds)
-
-    def _ring_in(self, seconds: float) -> None:
+    def _expect_within(self, seconds: float | None, is_last: bool = False) -> None:
+        """Sets the time by which bytes of the front's reply must come. None: none is due."""
         if self._timer is not None:
             self._timer.cancel()
-        self._rings_at = monotonic() + seconds
-        self._timer = self._loop.call_later(seconds, self._look)
-
-    def _look(self) -> None:
         self._timer = None
-        left = self._due - monotonic()
-        if not self._expected:
-            return
-        if left > 0:
-            self._ring_in(left)
-        elif not self._is_looking_again:
+        if seconds is not None:
+            self._timer = self._loop.call_later(seconds, self._look, is_last)
+
+    def _look(self, is_last: bool) -> None:
+        if not is_last:
             # A program that was blocked or stopped has not read yet what came meanwhile.
-            self._is_looking_again = True
-            self._ring_in(_LAST_LOOK_S)
+            self._expect_within(_LAST_LOOK_S, is_last=True)
         else:
             waited = self._expected[0].request.wait_s + self._answer_s
             self.end(EndpointError(self._name, f"it did not answer within {waited:g} s"))

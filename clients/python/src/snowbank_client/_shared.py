@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ._errors import ClosedError, CollisionError
 from ._options import Options
-from ._stats import Event, Stats, report
+from ._stats import Collision, Event, Failed, Stats, log
 
 if TYPE_CHECKING:
     from ._buffer import Buffer
@@ -25,28 +27,25 @@ _all: weakref.WeakSet[Shared] = weakref.WeakSet()
 _inherited: list[Calls] = []
 
 
-class Counters:
-    """The figures of a client while they grow."""
-
-    calls = retries = refusals = failures = ids = dropped = 0
-    oldest_s = 0.0
-
-
 class Shared:
     """Says whether buffered IDs may be handed out, keeps the figures, and has the connections."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.counters = Counters()
         self.is_closed = False
-        self.collision: CollisionError | None = None
+        self.calls: Calls | None = None
+        self.buffers: weakref.WeakSet[Buffer[Any]] = weakref.WeakSet()
+        self.begin()
+        _all.add(self)
+
+    def begin(self) -> None:
+        """Sets what is new in a child. A lock may be held by a thread that is not there."""
         #: Buffered IDs that came under another token are void: of a parent process, or from before
         #: a collision or a close.
         self.token = object()
-        self.calls: Calls | None = None
         self.lock = threading.RLock()
-        self.buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
-        _all.add(self)
+        self.counters = Stats()
+        self.collision: CollisionError | None = None
 
     def void(self) -> None:
         """Lets buffers forget their IDs."""
@@ -61,35 +60,34 @@ class Shared:
 
     def report(self, event: Event) -> None:
         """Logs an event, and hands it to the application."""
-        report(event, self.options.on_event)
+        is_bad = isinstance(event, (Failed, Collision))
+        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
+        if self.options.on_event is not None:
+            try:
+                self.options.on_event(event)
+            except Exception:
+                log.exception("on_event failed")
 
     def stats(self) -> Stats:
         """Returns the figures of now, with those of the IDs that buffers still have."""
-        found = self.counters
-        stocks = [buffer.stock for buffer in self.buffers]
+        stocks = [buffer._stock for buffer in self.buffers]
         endpoints = self.calls.endpoints.all if self.calls is not None else []
-        return Stats(
-            calls=found.calls,
-            retries=found.retries,
-            refusals=found.refusals,
-            failures=found.failures,
-            ids=found.ids + sum(stock.handed_out for stock in stocks),
-            dropped=found.dropped,
-            oldest_ms=1000 * max([found.oldest_s, *(stock.oldest_s for stock in stocks)]),
+        return replace(
+            self.counters,
+            ids=self.counters.ids + sum(stock.handed_out for stock in stocks),
+            oldest_ms=max([self.counters.oldest_ms, *(stock.oldest_ms for stock in stocks)]),
             endpoint=next((one.name for one in endpoints if one.connection is not None), None),
         )
 
     def after_fork(self) -> None:
-        """Begins anew in a child. A lock may be held by a thread that is not here."""
-        self.void()
-        self.lock = threading.RLock()
-        self.collision, self.counters = None, Counters()
+        """Begins anew in a child."""
+        self.begin()
         for buffer in list(self.buffers):
             buffer.reset()
         if self.calls is not None:
             _inherited.append(self.calls)
             for result in list(self.calls.pending):
-                result.wake()
+                result.end()
 
 
 def _in_child() -> None:

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import logging
-from typing import Callable, NamedTuple, Optional, Union
+from dataclasses import dataclass
+from typing import Callable, NamedTuple, Union
 
 log = logging.getLogger("snowbank_client")
 log.addHandler(logging.NullHandler())
 
 
-class Stats(NamedTuple):
+@dataclass
+class Stats:
     """What a client did in this process."""
 
     #: Calls that were answered.
-    calls: int
+    calls: int = 0
     #: Tries after the first.
-    retries: int
+    retries: int = 0
     #: ERROR replies.
-    refusals: int
+    refusals: int = 0
     #: Failures of endpoints.
-    failures: int
+    failures: int = 0
     #: IDs that were handed out.
-    ids: int
+    ids: int = 0
     #: Buffered IDs that were too old, or skipped.
-    dropped: int
+    dropped: int = 0
     #: The highest age at which a buffer handed out an ID.
-    oldest_ms: float
+    oldest_ms: float = 0.0
     #: The endpoint that the client is connected to.
-    endpoint: Optional[str]  # noqa: UP045
+    endpoint: str | None = None
 
 
 class Connected(NamedTuple):
@@ -67,14 +69,3 @@ class CollisionOver(NamedTuple):
 
 Event = Union[Connected, Failed, Refused, Collision, CollisionOver]
 OnEvent = Callable[[Event], None]
-
-
-def report(event: Event, on_event: OnEvent | None) -> None:
-    """Logs an event, and hands it to the application."""
-    is_bad = isinstance(event, (Failed, Collision))
-    log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
-    if on_event is not None:
-        try:
-            on_event(event)
-        except Exception:
-            log.exception("on_event failed")

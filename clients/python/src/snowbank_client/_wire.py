@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ._errors import RefusedError
 
@@ -13,7 +12,7 @@ VERSION = 1
 MAX_COUNT = 2**32 - 1
 MAX_TOKEN_BYTES = 512
 MAX_SOURCE_BYTES = 64
-MAX_REPLY_LENGTH = 65_536
+_MAX_REPLY_LENGTH = 65_536
 _MAX_INFO_BYTES = 4 << 20
 _MAX_MESSAGE_BYTES = 1_024
 _MAX_ID = 2**63 - 1
@@ -23,7 +22,7 @@ _NEXT, _INFO, _PING, _HELLO = 0x01, 0x02, 0x03, 0x04
 _RUNS, _LIST, _INFO_REPLY, _PONG, _WELCOME, ERROR = 0x81, 0x82, 0x83, 0x84, 0x85, 0xFF
 _PARTIAL, _MORE = 0x02, 0x01
 
-HEADER = struct.Struct("<IBBH")
+_HEADER = struct.Struct("<IBBH")
 _NEXT_HEAD = struct.Struct("<IH")
 _RUN = struct.Struct("<QII")
 _WELCOME_HEAD = struct.Struct("<BBHIQ")
@@ -37,25 +36,27 @@ class BadReplyError(Exception):
 class Request:
     """A request, and its reply while that comes."""
 
-    #: The kinds of frames of its reply.
-    replies: tuple[int, ...] = ()
     #: The time that the daemon may take before it answers.
     wait_s = 0.0
     #: When it was sent, or the reply before it ended: by the monotonic clock, and by the wall.
     began = began_wall = 0.0
-    #: The kind of the reply's first frame.
-    begun = 0
+    #: How long IDs of its reply may be handed out.
+    good_for_s = 0.0
+    #: The kind of the reply's first frame, and the bodies of all.
+    begun, reply = 0, b""
 
-    def __init__(self, kind: int, body: bytes = b"", flags: int = 0) -> None:
-        self.kind, self.body, self.flags = kind, body, flags
+    def __init__(
+        self, kind: int, replies: tuple[int, ...], body: bytes = b"", flags: int = 0
+    ) -> None:
+        self._kind, self._replies, self._body, self._flags = kind, replies, body, flags
 
     def encode(self, tag: int) -> bytes:
         """Returns the bytes of the request."""
-        return HEADER.pack(4 + len(self.body), self.kind, self.flags, tag) + self.body
+        return _HEADER.pack(4 + len(self._body), self._kind, self._flags, tag) + self._body
 
     def add(self, kind: int, flags: int, body: bytes) -> bool:
         """Adds a frame of the reply. Returns true with the last one."""
-        if kind not in self.replies or self.begun not in (0, kind):
+        if kind not in self._replies or self.begun not in (0, kind):
             raise BadReplyError(f"a frame of kind 0x{kind:02x} is no reply to the request")
         self.begun = kind
         self.read(body)
@@ -66,83 +67,62 @@ class Request:
 
     def read(self, body: bytes) -> None:
         """Reads the body of a frame."""
+        self.reply += body
+        if len(self.reply) > _MAX_INFO_BYTES:
+            raise BadReplyError(f"the reply exceeds {_MAX_INFO_BYTES} bytes")
 
     def finish(self) -> None:
         """Checks the whole reply."""
-
-
-class Hello(Request):
-    """The first request of a connection. Who connects has a limit for its reply."""
-
-    replies = (_WELCOME,)
-    wait_s = 3_600.0
-
-    def __init__(self, token: bytes | None) -> None:
-        super().__init__(_HELLO, _MAGIC + bytes([VERSION, 0]) + (token or b""))
-
-    def read(self, body: bytes) -> None:
-        if len(body) < _WELCOME_HEAD.size or len(body) % 8:
-            raise BadReplyError(f"a body of {len(body)} bytes is no WELCOME")
-        version, _, good_for_ms, max_count, instance = _WELCOME_HEAD.unpack_from(body)
-        if version != VERSION:
-            raise BadReplyError(f"it speaks version {version}, and this client {VERSION}")
-        if not good_for_ms or not max_count:
-            raise BadReplyError(f"it allows {max_count} IDs, for {good_for_ms} ms")
-        claims = struct.unpack_from(f"<{len(body) // 8 - 2}Q", body, _WELCOME_HEAD.size)
-        self.welcome = Welcome(good_for_ms / 1000, max_count, instance, frozenset(claims))
-
-
-class Welcome(NamedTuple):
-    """What a daemon says in its greeting."""
-
-    #: How long an ID may be handed out after its reply.
-    good_for_s: float
-    max_count: int
-    #: Another one with each start of a daemon.
-    instance: int
-    #: One number for each worker ID that the daemon uses.
-    claims: frozenset[int]
-
-
-class Ping(Request):
-    """Asks whether the daemon answers."""
-
-    replies = (_PONG,)
-
-    def __init__(self) -> None:
-        super().__init__(_PING, b"snowbank")
-
-    def read(self, body: bytes) -> None:
-        if body != self.body:
+        if self._kind == _PING and self.reply != self._body:
             raise BadReplyError("the reply to PING has other bytes")
 
 
-class Info(Request):
+class Hello(Request):
+    """The first request of a connection, and what WELCOME says. Who connects has a limit for it."""
+
+    wait_s = 3_600.0
+    max_count = 0
+    #: Another one with each start of a daemon.
+    instance = 0
+    #: One number for each worker ID that the daemon uses.
+    claims: frozenset[int] = frozenset()
+
+    def __init__(self, token: bytes) -> None:
+        super().__init__(_HELLO, (_WELCOME,), _MAGIC + bytes([VERSION, 0]) + token)
+
+    def finish(self) -> None:
+        body = self.reply
+        if len(body) < _WELCOME_HEAD.size or len(body) % 8:
+            raise BadReplyError(f"a body of {len(body)} bytes is no WELCOME")
+        version, _, good_for_ms, self.max_count, self.instance = _WELCOME_HEAD.unpack_from(body)
+        if version != VERSION:
+            raise BadReplyError(f"it speaks version {version}, and this client {VERSION}")
+        if not good_for_ms or not self.max_count:
+            raise BadReplyError(f"it allows {self.max_count} IDs, for {good_for_ms} ms")
+        self.good_for_s = good_for_ms / 1000
+        claims = struct.unpack_from(f"<{len(body) // 8 - 2}Q", body, _WELCOME_HEAD.size)
+        self.claims = frozenset(claims)
+
+
+def ping() -> Request:
+    """Asks whether the daemon answers."""
+    return Request(_PING, (_PONG,), b"snowbank")
+
+
+def info() -> Request:
     """Asks for the daemon's own words about itself, as JSON."""
-
-    replies = (_INFO_REPLY,)
-
-    def __init__(self) -> None:
-        super().__init__(_INFO)
-        self.json = bytearray()
-
-    def read(self, body: bytes) -> None:
-        self.json += body
-        if len(self.json) > _MAX_INFO_BYTES:
-            raise BadReplyError(f"the INFO reply exceeds {_MAX_INFO_BYTES} bytes")
+    return Request(_INFO, (_INFO_REPLY,))
 
 
 class Next(Request):
     """Asks for IDs, and checks the promises that a client can check."""
 
-    replies = (_RUNS, _LIST)
-    #: For a buffer: how long its IDs may be handed out, and the token under which they came.
-    good_for_s = 0.0
+    #: For a buffer: the token under which its IDs came.
     token: object = None
 
     def __init__(self, count: int, source: bytes, wait_s: float, partial: bool = False) -> None:
         body = _NEXT_HEAD.pack(count, int(wait_s * 1000)) + source
-        super().__init__(_NEXT, body, _PARTIAL if partial else 0)
+        super().__init__(_NEXT, (_RUNS, _LIST), body, _PARTIAL if partial else 0)
         self.wait_s, self._count, self._partial = wait_s, count, partial
         #: The IDs: ranges, or tuples where the daemon listed single ones.
         self.runs: list[Sequence[int]] = []
@@ -176,6 +156,19 @@ class Next(Request):
             raise BadReplyError(f"{self.found} IDs came, and {self._count} were asked for")
 
 
+def split(data: bytearray) -> tuple[int, int, int, bytes] | None:
+    """Takes a frame from the front: its kind, flags, tag and body. None: it is not whole yet."""
+    length = int.from_bytes(data[:4], "little")
+    if len(data) >= 4 and not 4 <= length <= _MAX_REPLY_LENGTH:
+        raise BadReplyError(what_answers(length, bytes(data[:200])))
+    if len(data) < 4 + max(length, 4):
+        return None
+    _, kind, flags, tag = _HEADER.unpack_from(data)
+    body = bytes(data[_HEADER.size : 4 + length])
+    del data[: 4 + length]
+    return kind, flags, tag, body
+
+
 def refusal(endpoint: str, body: bytes) -> RefusedError:
     """Reads the body of an ERROR frame. The message becomes one printable line."""
     if len(body) < _ERROR_HEAD.size:
@@ -197,4 +190,4 @@ def what_answers(length: int, start: bytes) -> str:
         return f"it answers as Redis does ({shown!r}): is this the port of a Redis server?"
     if all(32 <= byte < 127 or byte in b"\r\n" for byte in start[:4]):
         return f"it answers in text ({shown!r})"
-    return f"a frame with a length of {length}; 4 to {MAX_REPLY_LENGTH} are allowed"
+    return f"a frame with a length of {length}; 4 to {_MAX_REPLY_LENGTH} are allowed"

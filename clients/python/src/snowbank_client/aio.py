@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from time import monotonic
-from time import time as wall
 
-from . import _shared
 from ._buffer import Buffer
-from ._call import Calls, Deadline
+from ._call import Calls
 from ._errors import ForkedError, WrongLoopError
-from ._options import check_count
 from .client import BaseClient
 
 
@@ -25,14 +21,12 @@ class AsyncClient(BaseClient):
         self, count: int, *, source: str | None = None, timeout: float | None = None
     ) -> list[int]:
         """Fetches `count` IDs, as `Client.batch` does."""
-        check_count(count)
-        name, by = self._source(source), self._deadline(timeout)
-        return await self._calls().batch(count, name, by)
+        work, _ = self._batch(count, source, timeout)
+        return await work(self._calls())
 
     def ids(self, *, source: str | None = None, timeout: float | None = None) -> AsyncIds:
         """Makes a buffer that hands out IDs one at a time, as `Client.ids` does."""
-        allowed = self._deadline(timeout).allowed
-        return AsyncIds(self, Buffer(self._shared, self._source(source), allowed))
+        return AsyncIds(self, self._shared, self._source(source), self._deadline(timeout).allowed)
 
     async def ping(self, *, timeout: float | None = None) -> None:
         """Raises an error unless a daemon answers."""
@@ -41,16 +35,12 @@ class AsyncClient(BaseClient):
 
     async def aclose(self, timeout: float | None = None) -> None:
         """Closes the connections, as `Client.close` does."""
-        by = Deadline(0.0) if timeout is None else self._deadline(timeout)
-        calls = self._shared.calls
+        by, calls = self._deadline(timeout, default=0.0), self._shared.calls
         if calls is not None:
-            self._check(calls)
+            _check(calls)
         self._shared.is_closed = True
         if calls is not None:
             await calls.drain(by)
-            calls.close()
-            # The sockets are closed in the loop's next turn.
-            await asyncio.sleep(0)
         self._shared.void()
 
     async def __aenter__(self) -> AsyncClient:
@@ -63,46 +53,35 @@ class AsyncClient(BaseClient):
         shared = self._shared
         shared.check(is_new=True)
         if shared.calls is None:
-            shared.calls = Calls(shared, asyncio.get_running_loop())
-        self._check(shared.calls)
+            shared.calls = Calls(shared)
+            shared.calls.loop = asyncio.get_running_loop()
+        _check(shared.calls)
         return shared.calls
 
-    def _check(self, calls: Calls) -> None:
-        if calls.generation != _shared.generation:
-            raise ForkedError
-        if calls.loop is not asyncio.get_running_loop():
-            raise WrongLoopError
+
+def _check(calls: Calls) -> None:
+    if calls.is_inherited:
+        raise ForkedError
+    if calls.loop is not asyncio.get_running_loop():
+        raise WrongLoopError
 
 
-class AsyncIds:
+class AsyncIds(Buffer[AsyncClient]):
     """A buffer that hands out IDs one at a time, as `Ids` does, to the tasks of one event loop."""
-
-    def __init__(self, client: AsyncClient, buffer: Buffer) -> None:
-        self._client, self._buffer, self._shared = client, buffer, client._shared
 
     async def next(self, *, timeout: float | None = None) -> int:
         """Returns the next ID: from the buffer, or with the next reply if it is empty.
 
         `timeout`: the seconds for this call, instead of the buffer's.
         """
-        stock = self._buffer.stock
-        try:
-            taken = stock.pop()
-        except IndexError:
-            return await self._wait(timeout)
-        stock.used = now = monotonic()
-        # The token last: a signal handler may have forked since the ID was taken.
-        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+        taken = self._take()
+        if taken is not None:
             return taken
-        stock.skipped += 1
-        return await self._wait(timeout)
+        by = self._client._deadline(timeout, self._timeout)
+        return await self._next(self._client._calls(), by)
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
 
     async def __anext__(self) -> int:
         return await self.next()
-
-    async def _wait(self, timeout: float | None) -> int:
-        by = self._buffer.deadline(timeout)
-        return await self._buffer.next(self._client._calls(), by)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import contextlib
 import threading
 import weakref
+from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
 from time import monotonic
 from time import time as wall
@@ -13,12 +16,13 @@ from typing import Any, Callable, Generic, TypeVar
 from . import _options, _shared
 from ._buffer import Buffer
 from ._call import Calls, Deadline
-from ._errors import ClosedError
+from ._errors import ClosedError, EndpointError, SnowbankError, describe
 from ._options import Options, check_count, seconds, source_bytes
 from ._shared import Shared
 from ._stats import OnEvent, Stats
 
 T = TypeVar("T")
+Work = Callable[[Calls], Coroutine[Any, Any, T]]
 
 #: What a call waits beyond its deadline for the client's thread. It fails calls in time by itself,
 #: unless the interpreter is shutting down and runs it no more.
@@ -75,13 +79,20 @@ class BaseClient:
         """Returns what the client did in this process, at once."""
         return self._shared.stats()
 
+    def _batch(
+        self, count: int, source: str | None, timeout: float | None
+    ) -> tuple[Work[list[int]], Deadline]:
+        check_count(count)
+        name, by = self._source(source), self._deadline(timeout)
+        return (lambda calls: calls.batch(count, name, by)), by
+
     def _source(self, source: str | None) -> bytes:
         return source_bytes(self._shared.options.source if source is None else source)
 
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(
-            self._shared.options.timeout if timeout is None else seconds("timeout", timeout)
-        )
+    def _deadline(self, timeout: float | None, default: float | None = None) -> Deadline:
+        if timeout is not None:
+            return Deadline(seconds("timeout", timeout))
+        return Deadline(self._shared.options.timeout if default is None else default)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._shared.options.endpoints))
@@ -89,13 +100,9 @@ class BaseClient:
 
 
 def _abandon(shared: Shared) -> None:
-    """Frees the sockets of a client that nobody can reach any more. It runs where garbage goes."""
     calls = shared.calls
-    if calls is not None and calls.generation == _shared.generation:
-        try:
-            calls.loop.call_soon_threadsafe(calls.abandon)
-        except RuntimeError:
-            calls.release()
+    if calls is not None and not calls.is_inherited:
+        calls.abandon()
 
 
 class Client(BaseClient):
@@ -108,17 +115,14 @@ class Client(BaseClient):
 
         `source` and `timeout` stand for those of the client.
         """
-        check_count(count)
-        name, by = self._source(source), self._deadline(timeout)
-        return self._run(lambda calls: calls.batch(count, name, by), by)
+        return self._run(*self._batch(count, source, timeout))
 
     def ids(self, *, source: str | None = None, timeout: float | None = None) -> Ids:
         """Makes a buffer that hands out IDs one at a time. Make one, and share it.
 
         `source` and `timeout` stand for those of the client.
         """
-        allowed = self._deadline(timeout).allowed
-        return Ids(self, Buffer(self._shared, self._source(source), allowed))
+        return Ids(self, self._shared, self._source(source), self._deadline(timeout).allowed)
 
     def ping(self, *, timeout: float | None = None) -> None:
         """Raises an error unless a daemon answers."""
@@ -131,15 +135,12 @@ class Client(BaseClient):
         With a `timeout`, calls in flight have so many seconds to end. Without one, they raise
         `ClosedError` at once.
         """
-        by = Deadline(0.0) if timeout is None else self._deadline(timeout)
+        by = self._deadline(timeout, default=0.0)
         with self._shared.lock:
             self._shared.is_closed = True
             calls, self._shared.calls = self._shared.calls, None
-        if calls is not None and calls.generation == _shared.generation:
-            _Result(lambda calls: calls.drain(by)).run(calls, by.left)
-            calls.loop.call_soon_threadsafe(calls.loop.stop)
-            if calls.thread is not None and calls.thread is not threading.current_thread():
-                calls.thread.join(_GRACE_S)
+        if isinstance(calls, _ThreadCalls) and not calls.is_inherited:
+            calls.stop(by)
         self._shared.void()
 
     def __enter__(self) -> Client:
@@ -148,29 +149,12 @@ class Client(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _calls(self) -> Calls:
-        """Returns the connections of this process. The first call makes their thread."""
-        shared = self._shared
-        with shared.lock:
-            shared.check(is_new=True)
-            calls = shared.calls
-            if calls is None or calls.generation != _shared.generation:
-                loop = asyncio.SelectorEventLoop()
-                calls = Calls(shared, loop)
-                calls.abandon = loop.stop
-                calls.thread = threading.Thread(
-                    target=_serve, args=(calls,), name="snowbank-client", daemon=True
-                )
-                calls.thread.start()
-                shared.calls = calls
-            return calls
-
-    def _run(self, work: Callable[[Calls], Coroutine[Any, Any, T]], by: Deadline) -> T:
+    def _run(self, work: Work[T], by: Deadline) -> T:
         """Runs work on the client's thread, and waits for its end."""
         while True:
             calls = self._calls()
-            result = _Result(work)
-            is_done = result.run(calls, by.left)
+            result = _Result[T]()
+            is_done = result.wait(calls, work, by.left)
             error = result.error
             value: T = result.value
             # Its end runs weak references' callbacks, in which a handler may run.
@@ -184,8 +168,18 @@ class Client(BaseClient):
                     raise error
                 return value
 
+    def _calls(self) -> _ThreadCalls:
+        """Returns the connections of this process. The first call makes their thread."""
+        shared = self._shared
+        with shared.lock:
+            shared.check(is_new=True)
+            calls = shared.calls
+            if not isinstance(calls, _ThreadCalls) or calls.is_inherited:
+                shared.calls = calls = _ThreadCalls(shared)
+            return calls
 
-class Ids:
+
+class Ids(Buffer[Client]):
     """A buffer that hands out IDs one at a time. It is refilled before it is empty.
 
     - Any number of threads may share it. Each sees increasing IDs while they come from one daemon.
@@ -193,15 +187,13 @@ class Ids:
     - A forked child begins with an empty buffer, so parent and child never have the same ID.
     """
 
-    def __init__(self, client: Client, buffer: Buffer) -> None:
-        self._client, self._buffer, self._shared = client, buffer, client._shared
-
     def next(self, *, timeout: float | None = None) -> int:
         """Returns the next ID: from the buffer, or with the next reply if it is empty.
 
         `timeout`: the seconds for this call, instead of the buffer's.
         """
-        stock = self._buffer.stock
+        # As `_take` does. A call of that costs a third of the time for an ID.
+        stock = self._stock
         try:
             taken = stock.pop()
         except IndexError:
@@ -213,96 +205,114 @@ class Ids:
         stock.skipped += 1
         return self._wait(timeout)
 
+    def _wait(self, timeout: float | None) -> int:
+        by = self._client._deadline(timeout, self._timeout)
+        return self._client._run(lambda calls: self._next(calls, by), by)
+
     def __iter__(self) -> Iterator[int]:
         return self
 
     def __next__(self) -> int:
         return self.next()
 
-    def _wait(self, timeout: float | None) -> int:
-        by = self._buffer.deadline(timeout)
-        return self._client._run(lambda calls: self._buffer.next(calls, by), by)
-
 
 class _Result(Generic[T]):
-    """The end of work on the client's thread.
-
-    It is a latch of one bare lock: no fork can leave it half done.
-    """
+    """Work on the client's thread, and its end: one bare lock, which no fork leaves half done."""
 
     value: Any = None
     error: BaseException | None = None
     _is_over = False
+    _task: asyncio.Task[None] | None = None
 
-    def __init__(self, work: Callable[[Calls], Coroutine[Any, Any, T]]) -> None:
-        self._work = work
-        self._task: asyncio.Task[T] | None = None
-        self._latch = threading.Lock()
+    def __init__(self) -> None:
+        self._latch = _thread.allocate_lock()
         self._latch.acquire()
 
-    def run(self, calls: Calls, allowed: float) -> bool:
+    def wait(self, calls: _ThreadCalls, work: Work[T], allowed: float) -> bool:
         """Runs the work, and waits for its end. Returns false after that time."""
         calls.pending.add(self)
         try:
             # A fork after this look wakes what is pending.
-            if calls.generation == _shared.generation:
-                calls.loop.call_soon_threadsafe(self._start, calls)
-                return self._latch.acquire(timeout=min(allowed + _GRACE_S, threading.TIMEOUT_MAX))
-            return False
+            if calls.is_inherited:
+                return False
+            calls.soon(lambda: self._start(calls, work))
+            return self._latch.acquire(timeout=allowed + _GRACE_S)
         except RuntimeError:
             raise ClosedError from None
         except BaseException:
             # A KeyboardInterrupt while it waited.
             if self._task is not None:
-                calls.loop.call_soon_threadsafe(self._task.cancel)
+                calls.soon(self._task.cancel)
             raise
         finally:
             calls.pending.discard(self)
 
-    def wake(self) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         """Ends the wait. Only the first end counts."""
-        if self._latch.locked():
+        if not self._is_over:
+            self._is_over, self.error = True, error
             self._latch.release()
 
-    def close(self) -> None:
-        """Ends work that the thread does not do any more."""
-        # Who waits for work that is over may not have woken yet.
-        if not self._is_over:
-            self.error = ClosedError()
-            self.wake()
+    def _start(self, calls: Calls, work: Work[T]) -> None:
+        self._task = calls.start(self._work(work(calls)))
 
-    def _start(self, calls: Calls) -> None:
-        self._task = calls.loop.create_task(self._work(calls))
-        self._task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.error = ClosedError()
-        elif task.exception() is not None:
-            self.error = task.exception()
-        else:
-            self.value = task.result()
-        self._task = None
-        self._is_over = True
-        self.wake()
+    async def _work(self, work: Coroutine[Any, Any, T]) -> None:
+        try:
+            self.value = await work
+        except BaseException as error:
+            self.end(ClosedError() if isinstance(error, asyncio.CancelledError) else error)
+        self.end()
 
 
-def _serve(calls: Calls) -> None:
-    """Runs the event loop of a client, in its thread."""
-    loop = calls.loop
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_end(calls))
-    finally:
-        loop.close()
-        for result in list(calls.pending):
-            result.close()
+class _ThreadCalls(Calls):
+    """The calls of one client, on a thread of its own."""
 
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._works: deque[Callable[[], object]] = deque()
+        self._until = Deadline(0.0)
+        self._is_running = _thread.allocate_lock()
+        self._is_running.acquire()
+        # A signal handler may fork at any time, and a child has no such thread. `threading` would
+        # wait for its start for ever. Handlers run in the main thread, so the loop is made here.
+        self._ident = _thread.start_new_thread(self._serve, ())
 
-async def _end(calls: Calls) -> None:
-    """Closes the connections, and waits until each call has its error."""
-    calls.close()
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)
+    def soon(self, work: Callable[[], object]) -> None:
+        """Lets the thread do something. Raises RuntimeError when it has ended."""
+        self._works.append(work)
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self._do)
+
+    def abandon(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.soon(self._stop)
+
+    def stop(self, deadline: Deadline) -> None:
+        """Ends the thread. Calls in flight may end until then."""
+        self._until = deadline
+        self.abandon()
+        if self._ident != threading.get_ident():
+            self._is_running.acquire(timeout=deadline.left + _GRACE_S)
+
+    def _do(self) -> None:
+        while self._works:
+            self._works.popleft()()
+
+    def _stop(self) -> None:
+        asyncio.get_running_loop().stop()
+
+    def _serve(self) -> None:
+        reason: SnowbankError = ClosedError()
+        try:
+            self.loop = asyncio.SelectorEventLoop()
+            # What came before the loop was there.
+            self.loop.call_soon(self._do)
+            self.loop.run_forever()
+            self.loop.run_until_complete(self.drain(self._until))
+            self.loop.close()
+        except OSError as error:
+            reason = EndpointError("this process", describe(error))
+            self.shared.calls = None
+        for result in list(self.pending):
+            result.end(reason)
+        self._is_running.release()

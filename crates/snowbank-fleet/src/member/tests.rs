@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::pick::Pick;
 use super::*;
 use crate::rules::Proof;
-use crate::{Begins, Marker, Operator, Preparing};
+use crate::{Begins, Marker, NUMBERS_MAX, Operator, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -331,6 +331,23 @@ fn ahead_after_starts(is_proven: bool) -> Duration {
         furthest = furthest.max(Duration::from_micros(until.0.saturating_sub(wall.0).max(0).unsigned_abs()));
     }
     furthest
+}
+
+/// One message must have room for all keys of a daemon, or its polls take longer than a pause.
+#[test]
+fn a_daemon_has_no_more_worker_ids_than_one_message_reads() {
+    let most = NUMBERS_MAX as u64;
+    let ids = |range: std::ops::Range<u64>| WorkerSet::from_list(range).unwrap();
+    let store = store();
+    let mut daemon = member(&store, Notes::default());
+    let refused = |taken: &Result<Taken, FleetError>| matches!(taken, Err(FleetError::Refused(reason)) if reason.contains("at most 100"));
+    assert!(refused(&daemon.take(want(WALL, false), &ids(0..most + 1))));
+    take(&mut daemon, want(WALL, false), &ids(0..most - 1));
+    let another = Want { index: 1, source: "other", ..want(WALL, false) };
+    assert!(refused(&daemon.take(another, &ids(most..most + 2))));
+    let refused = daemon.pick(another, 2, None, |_| true, |_| Ok::<bool, FleetError>(true));
+    assert!(matches!(refused, Err(FleetError::Refused(_))), "{refused:?}");
+    take(&mut daemon, another, &ids(most..most + 1));
 }
 
 #[test]

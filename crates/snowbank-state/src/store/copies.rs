@@ -37,9 +37,15 @@ const BLANK_LINE_BYTES: usize = 128;
 /// The reason why the bytes of a file give no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CopyError {
-    /// No copy is whole, or the copy that counts has an invalid record.
+    /// No copy is whole.
     #[error("{0}")]
     Corrupt(String),
+    /// The copy that counts is whole, but has a record that this program does not write.
+    #[error(
+        "it is whole, but this program cannot read a record of it ({0}): run the program that wrote it, or find out who \
+         changed it"
+    )]
+    Foreign(String),
     /// A copy has this newer format.
     #[error("it has format {0}, and this program reads up to {FORMAT}: run the newer program that wrote it")]
     Newer(u32),
@@ -127,7 +133,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
         let text = format!("first copy: {}, second copy: {}", reasons[0], reasons[1]);
         return Err(CopyError::Corrupt(text));
     };
-    Ok(Stored { records: last.records().map_err(CopyError::Corrupt)?, numbers })
+    Ok(Stored { records: last.records().map_err(CopyError::Foreign)?, numbers })
 }
 
 /// A copy whose checksum is right.
@@ -154,8 +160,7 @@ impl<'a> WholeCopy<'a> {
     }
 
     fn records(&self) -> Result<Vec<Record>, String> {
-        let document: Document = serde_json::from_slice(self.document)
-            .map_err(|error| format!("a record cannot be read: {error}"))?;
+        let document: Document = serde_json::from_slice(self.document).map_err(|error| error.to_string())?;
         Ok(document.records)
     }
 }

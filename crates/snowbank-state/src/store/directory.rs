@@ -149,7 +149,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
                          every ID handed out, move the file away: a start without it begins above the clock, and `snowbank ticket set` \
                          begins ticket counters"
                     ),
-                    CopyError::Newer(_) => format!("cannot be used: {unusable}"),
+                    CopyError::Newer(_) | CopyError::Foreign(_) => format!("cannot be used: {unusable}"),
                 };
                 let reason = format!("the state file {} {found}", path.display());
                 return Err(StateError::new(Cause::Damaged, reason));

@@ -13,6 +13,10 @@ const SWALLOW: u8 = 2;
 /// Passes everything on until the next write. That write changes the mode to [`SWALLOW`].
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
+/// Answers each request itself.
+const ANSWER: u8 = 5;
+/// As [`ANSWER`], and repeats the answer without end.
+const ANSWER_ENDLESSLY: u8 = 6;
 
 /// The proxy recognizes write requests by these texts. No other request to etcd or ZooKeeper
 /// contains one of them.
@@ -35,6 +39,8 @@ struct State {
     hanging: AtomicU64,
     /// The number of pieces of requests that the proxy has passed on.
     passed: AtomicU64,
+    /// The proxy's own answer to a request.
+    answer: Mutex<&'static [u8]>,
 }
 
 impl State {
@@ -48,7 +54,13 @@ impl State {
         self.open.lock().expect("no panic").extend([client.try_clone()?, server.try_clone()?]);
         let [to_client, to_server] = [client.try_clone()?, server.try_clone()?];
         let state = Arc::clone(self);
-        thread::spawn(move || copy(client, to_server, |piece| state.passes_request(index, piece)));
+        let answers = client.try_clone()?;
+        thread::spawn(move || {
+            copy(client, to_server, |piece| {
+                state.answer(&answers);
+                state.passes_request(index, piece)
+            });
+        });
         let state = Arc::clone(self);
         thread::spawn(move || copy(server, to_client, |piece| state.passes_answer(index, piece)));
         Ok(())
@@ -58,12 +70,23 @@ impl State {
         self.mode.load(Ordering::SeqCst) == mode
     }
 
+    /// Answers a request in place of the server, if the proxy is to do so.
+    fn answer(&self, mut client: &TcpStream) {
+        let is_answering = || self.is_in(ANSWER) || self.is_in(ANSWER_ENDLESSLY);
+        while is_answering() {
+            let answer = *self.answer.lock().expect("no panic");
+            if client.write_all(answer).is_err() || self.is_in(ANSWER) {
+                break;
+            }
+        }
+    }
+
     fn hangs(&self, index: u64) -> bool {
         index < self.hanging.load(Ordering::SeqCst)
     }
 
     fn passes_request(&self, index: u64, piece: &[u8]) -> usize {
-        if self.hangs(index) {
+        if self.hangs(index) || self.is_in(ANSWER) || self.is_in(ANSWER_ENDLESSLY) {
             return 0;
         }
         self.passed.fetch_add(1, Ordering::SeqCst);
@@ -122,6 +145,18 @@ impl Proxy {
     /// work.
     pub fn hang(&self) {
         self.state.hanging.store(self.state.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Passes nothing on, and answers each request with this text.
+    pub fn answer(&self, text: &'static str) {
+        *self.state.answer.lock().expect("no panic") = text.as_bytes();
+        self.state.mode.store(ANSWER, Ordering::SeqCst);
+    }
+
+    /// Passes nothing on, and answers each request with an endless repetition of this text.
+    pub fn answer_endlessly(&self, text: &'static str) {
+        self.answer(text);
+        self.state.mode.store(ANSWER_ENDLESSLY, Ordering::SeqCst);
     }
 
     /// Passes requests on, and drops answers.

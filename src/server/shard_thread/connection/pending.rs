@@ -19,7 +19,7 @@ use snowbank_wire::MAX_REQUEST_SIZE;
 const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
-/// or 64 common requests. Turns of pending connections and turns without a permit are short.
+/// or 64 common requests. Turns without a permit are short.
 pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: FrontEnd> Connection<F> {

@@ -1,7 +1,9 @@
 //! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
-use crate::Marker;
+use crate::{Marker, NoteStore};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// Returns the ceiling below which a start with these notes goes on without asking. Returns `None`
@@ -154,6 +156,32 @@ fn a_start_after_a_loss_asks() {
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
+}
+
+/// A disk that hangs, with the count of waits for it.
+#[derive(Debug, Default)]
+struct HangingDisk(AtomicUsize);
+
+impl NoteStore for HangingDisk {
+    fn begin(&self, _: Notes) {}
+
+    fn wait(&self, _: Duration) -> Result<bool, String> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(false)
+    }
+}
+
+/// The daemon must end before it hands out more, however slow its disk is.
+#[test]
+fn a_loss_is_returned_without_a_wait_for_the_disk() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let disk = Arc::new(HangingDisk::default());
+    let mut again = member(&store, first.notes().clone().kept_in(Some(disk.clone())));
+    again.resume_at_once(want(WALL, true), &five()).unwrap();
+    store.remove(&key_five());
+    assert!(is_lost(&again.check(clocks(WALL))));
+    assert_eq!(disk.0.load(Ordering::Relaxed), 0);
 }
 
 /// The number is lost before the start compares its keys the second time.
