@@ -12,6 +12,7 @@ use crate::counter::Counter;
 /// The number of sources whose counts are made together.
 const FEW: usize = 32;
 type Few = [Counter; FEW];
+type BySource = [OnceLock<Box<Few>>; SOURCES_MAX / FEW];
 
 const _: () = assert!(SOURCES_MAX.is_multiple_of(FEW));
 
@@ -20,7 +21,7 @@ const _: () = assert!(SOURCES_MAX.is_multiple_of(FEW));
 pub struct Usage {
     /// IDs by shard and source. Each shard writes its own counts. The counts of a few sources are
     /// made when the first of them is drawn from, because a daemon may have many identities.
-    ids: Box<[CachePadded<[OnceLock<Box<Few>>; SOURCES_MAX / FEW]>]>,
+    ids: Box<[CachePadded<BySource>]>,
     /// Connections open now.
     pub connections: AtomicU64,
     /// Requests that were checked against the identity's limits. Shared, as are those below.

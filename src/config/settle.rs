@@ -220,7 +220,8 @@ fn check_count(settings: &Settings, findings: &mut Findings) {
         return;
     }
     let mut count = 0;
-    for (index, source) in settings.sources.iter().enumerate() {
+    let with_layout = settings.sources.iter().enumerate().filter(|(_, it)| it.kind.follows_the_clock());
+    for (index, source) in with_layout {
         count += source.own_workers().map_or_else(|| source.picks(), WorkerSet::len);
         if count > NUMBERS_MAX {
             let key = if source.is_assigned() { "worker_id_from" } else { "worker_ids" };
