@@ -37,6 +37,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::ceiling::StateError;
 use crate::server::StartError;
 use crate::service;
+use snowbank_wire::hide_password;
 
 /// Hand out batches of unique, time-sortable 64-bit IDs.
 #[derive(Debug, Parser)]
@@ -201,6 +202,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
 /// Prints help or the version and ends the process. Turns any other error into one line.
 fn wrong_use(error: clap::Error) -> Failure {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    use clap::error::{ContextKind, ContextValue};
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();
     }
@@ -208,7 +210,13 @@ fn wrong_use(error: clap::Error) -> Failure {
     let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let line = lines.collect::<Vec<_>>().join("; ").replace(":;", ":");
-    Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
+    let mut line = format!("{}; see --help", line.trim_start_matches("error: "));
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(found)) = error.get(kind) {
+            line = line.replace(&**found, &hide_password(found));
+        }
+    }
+    Failure::Usage(line)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use super::pace::Pace;
 use super::usage::Usage;
 use crate::clock::BootMicros;
-use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
+use crate::config::{ANONYMOUS, IdentitySettings, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_tls::names::{self, CertificateName};
 
@@ -31,18 +31,17 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Creates an identity. `before` is the identity that had this name before a reload. The new
+    /// Creates an identity. `sources` has the names of the sources by index. `before` is the identity that had this name before a reload. The new
     /// identity takes over the counts of `before`, and the IDs that `before` drew ahead. The rate
     /// changes once [`Rules::apply_rates`] is called.
     pub fn new(
         settings: &IdentitySettings,
-        sources: &[SourceSettings],
+        sources: &[String],
         info_json: Vec<u8>,
         shards: usize,
         before: Option<&Identity>,
     ) -> Self {
-        let is_allowed =
-            |source: &SourceSettings| settings.sources.as_ref().is_none_or(|all| all.contains(&source.name));
+        let is_allowed = |source: &String| settings.sources.as_ref().is_none_or(|all| all.contains(source));
         let allowed = sources.iter().map(is_allowed).collect();
         let has_all_sources = settings.sources.is_none();
         let rate = settings.rate;

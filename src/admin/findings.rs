@@ -150,7 +150,7 @@ impl Status {
 
     /// Finds that so many connections are in use that new clients may not get a connection.
     fn find_full_connections(&self) -> Found {
-        let Connections { open, max, .. } = self.connections;
+        let Connections { open, max, wanted, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
         let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
         let refused = self.last_minute.connections_refused;
@@ -158,6 +158,14 @@ impl Status {
             let refused = Grouped(refused);
             let message = format!("{found}; {refused} refused with too_busy in the last seconds: {advice}");
             return Some((Effect::RefusesSome, message));
+        }
+        if let Some(wanted) = wanted {
+            let advice = "raise the limit (LimitNOFILE=, ulimit -n), or lower the setting, and restart";
+            let wanted = Grouped(wanted);
+            let message = format!(
+                "{found}: the limit of open files allows no more, and max_connections is {wanted}; {advice}"
+            );
+            return Some((Effect::Look, message));
         }
         let message = format!("{found}; when all are in use, new ones get too_busy: {advice}");
         let is_near = open as f64 >= CONNECTIONS_SHARE * max as f64;
@@ -410,7 +418,7 @@ fn makes_wait(ceilings: &CeilingsStatus) -> bool {
 fn more_worker_ids(source: &SourceStatus) -> String {
     match source.snowflake() {
         Some(snowflake) => format!(
-            "clients ask for more IDs than the layout yields ({} IDs/s), or wait too briefly: give the source more worker IDs",
+            "clients ask for more IDs than the layout yields ({} IDs/s), or wait too briefly: give the source more worker IDs, which no other daemon uses",
             Grouped(snowflake.ids_per_second)
         ),
         None => String::from("the counter has no numbers left for these requests"),
@@ -438,7 +446,7 @@ fn find_clock(source: &SourceStatus) -> Found {
 fn find_layout_end(snowflake: &SnowflakeStatus) -> Found {
     let ends = &snowflake.layout_ends;
     let years = snowflake.layout_years_left;
-    let another = "another layout (a later epoch, or a wider time field)";
+    let another = "another layout (a wider time field, or, for a table without its IDs, a later epoch)";
     if years <= 0.0 {
         let message = format!("the layout ended {ends}: change to {another}");
         return Some((Effect::Refuses, message));

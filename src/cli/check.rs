@@ -14,11 +14,12 @@ use snowbank_id::layout::UnixMicros;
 /// The text of `--help` below the options.
 const HELP: &str = "\
 Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
-configuration names. For root, it also lists the files that the packaged service's user cannot read.
+configuration names. For root, it also lists the files that the packaged service's user cannot read. A configuration in \
+/etc/snowbank is checked as its unit starts it, with the settings of /etc/default.
 
 Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: worker IDs \
 that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
-that is too far behind. While a daemon runs, its marks are not compared. If the state is empty, the check requires no ticket counters in it.
+that is too far behind. While a daemon runs, its marks are not compared.
 
 Exit codes:
   0  no mistake found in configuration and state; a summary is printed
@@ -72,14 +73,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.path()?;
     let text = config::read_file(path).map_err(Failure::usage)?;
     let now = clock::os::read().wall;
+    let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(path));
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
-    let loaded =
-        config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores(), now, &credentials);
-    let (mut settings, secrets) = match loaded {
+    let loaded = config::load_with_secrets(Some((path, &text)), &overrides, cores(), now, &credentials);
+    let (mut settings, mut secrets) = match loaded {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
     };
-    let picked = match settings.pick_worker_ids(&Machine::here()) {
+    let mut not_now = None;
+    let picked: Vec<_> = match settings.pick_worker_ids(&Machine::here()) {
         Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
         Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
         Err(Unpicked::NoNumber { reason, may_pass: false }) => {
@@ -90,7 +92,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             )));
         }
         Err(Unpicked::NoNumber { reason, may_pass: true }) => {
-            vec![format!("warning: `serve` would not start on this machine now: {reason}")]
+            not_now = Some(format!("`serve` would not start on this machine now: {reason}"));
+            Vec::new()
         }
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
@@ -109,20 +112,29 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
         }
     }
-    writeln!(out, "{}: no mistakes", path.display())?;
+    let mut warnings = settings.warnings(now);
+    warnings.extend(not_now);
+    warnings.extend(settings.doubts(now));
+    warnings.append(&mut secrets.warnings);
+    warnings.extend(place.as_ref().err().map(ToString::to_string));
+    warnings.extend(unread.map(|error| error.to_string()));
+    warnings.extend(warnings_of_environment(&settings));
+    warnings.append(&mut service_user::warnings(path, &settings));
+    let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
+    warnings.append(&mut service_user::unwritable(path, &settings, state));
+    let counted = match warnings.len() {
+        0 => String::new(),
+        1 => String::from(", 1 warning"),
+        more => format!(", {more} warnings"),
+    };
+    writeln!(out, "{}: no mistakes{counted}", path.display())?;
     for line in settings.summary().into_iter().chain(picked) {
         writeln!(out, "{line}")?;
     }
-    match &place {
-        Ok(place) => writeln!(out, "{place}")?,
-        Err(error) => writeln!(out, "warning: {error}")?,
+    if let Ok(place) = &place {
+        writeln!(out, "{place}")?;
     }
-    let warnings = settings.warnings(now).into_iter().chain(settings.doubts(now)).chain(secrets.warnings);
-    let warnings = warnings.chain(unread.map(|error| error.to_string()));
-    let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
-    let unwritable = service_user::unwritable(path, &settings, state);
-    let unreadable = service_user::warnings(path, &settings).into_iter().chain(unwritable);
-    for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
+    for warning in warnings {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())

@@ -10,11 +10,13 @@ use serde_json::json;
 use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
 use super::layout::write_json;
+use super::next::{Access, converse, describe};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Overrides};
+use snowbank_client::Address;
 use snowbank_id::format::{Context, Format};
-use snowbank_id::layout::{Role, UnixMicros};
+use snowbank_id::layout::{Layout, Role, UnixMicros};
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
@@ -25,8 +27,8 @@ pub(super) struct Arguments {
     /// The format of the IDs: decimal, or one that `snowbank next --format` writes
     #[arg(long, value_name = "NAME", default_value = "decimal")]
     from: Format,
-    /// The source that made the IDs: a configuration may have several, and UUIDs hold a digest of
-    /// the name [default: default, and the first source of a configuration]
+    /// The source that made the IDs: a daemon may have several, and UUIDs hold a digest of the name
+    /// [default: the first one of the daemon or the configuration, else "default"]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     #[command(flatten)]
@@ -38,6 +40,11 @@ pub(super) struct Arguments {
     /// The configuration of the daemon that made the IDs: the layout is that of --source
     #[arg(long, value_name = "FILE", conflicts_with = "layout")]
     config: Option<PathBuf>,
+    /// Ask this daemon for the layout of --source: host:port, [IPv6]:port, tls:host:port or unix:PATH
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', value_parser = Address::parse_remote, conflicts_with_all = ["layout", "config"])]
+    address: Vec<Address>,
+    #[command(flatten)]
+    access: Access,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -46,6 +53,10 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let made = match (&arguments.layout, &arguments.config) {
+        _ if !arguments.address.is_empty() => made_by_daemon(arguments)?,
+        _ if arguments.access.is_given() => {
+            return Err(Failure::usage("found a token file or a TLS option without --address"));
+        }
         (_, Some(config)) => made_by_config(config, arguments.source.as_deref(), now)?,
         (name_or_spec, None) => Made {
             source: arguments.source.clone().unwrap_or_else(|| DEFAULT_SOURCE.to_owned()),
@@ -99,21 +110,43 @@ fn made_by_config(path: &Path, name: Option<&str>, now: UnixMicros) -> Result<Ma
     let text = config::read_file(path).map_err(Failure::usage)?;
     let loaded = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now);
     let settings = loaded.map_err(|mistakes| Failure::usage(mistakes.first_line()))?;
-    let found = match name {
-        Some(name) => settings.sources.iter().find(|source| source.name == name),
-        None => settings.sources.first(),
-    };
-    let source = found.ok_or_else(|| {
-        let names: Vec<_> = settings.sources.iter().map(|source| source.name.as_str()).collect();
-        let found = name.unwrap_or_default();
-        Failure::usage(format!(
-            "--source: found {found:?}, allowed: {}, as in {}",
-            names.join(", "),
-            path.display()
-        ))
-    })?;
+    let names = settings.sources.iter().map(|source| source.name.as_str());
+    let source = &settings.sources[index_of(name, names, &path.display().to_string())?];
     let chosen = source.own_layout().map(Chosen::of_layout);
     Ok(Made { source: source.name.clone(), chosen, is_assumed: false })
+}
+
+/// Asks a daemon for its source of this name, or its first one.
+fn made_by_daemon(arguments: &Arguments) -> Result<Made, Failure> {
+    let mut answer = None;
+    converse(async {
+        let client = arguments.access.client(&arguments.address)?;
+        answer = Some(describe(&client).await?);
+        Ok(())
+    })?;
+    let sources = answer.map(|info| info.sources).unwrap_or_default();
+    let names = sources.iter().map(|source| source.name.as_str());
+    let source = &sources[index_of(arguments.source.as_deref(), names, "the daemon")?];
+    let layout = source.layout.as_deref().map(str::parse::<Layout>).transpose();
+    let layout = layout.map_err(|error| {
+        Failure::no(format!("the daemon's layout of source {:?} cannot be read: {error}", source.name))
+    })?;
+    let chosen = layout.as_ref().map(Chosen::of_layout);
+    Ok(Made { source: source.name.clone(), chosen, is_assumed: false })
+}
+
+/// Returns the index of the source of this name, or of the first one. `place` has the sources.
+fn index_of<'a>(
+    name: Option<&str>,
+    mut names: impl Iterator<Item = &'a str> + Clone,
+    place: &str,
+) -> Result<usize, Failure> {
+    let all = names.clone();
+    names.position(|it| name.is_none_or(|name| it == name)).ok_or_else(|| {
+        let found = name.unwrap_or_default();
+        let all: Vec<_> = all.collect();
+        Failure::usage(format!("--source: found {found:?}, allowed: {}, as in {place}", all.join(", ")))
+    })
 }
 
 #[derive(Serialize)]

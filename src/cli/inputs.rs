@@ -164,6 +164,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         return None;
     }
     settings.limits.max_connections = fit;
+    settings.connections_wanted = Some(wanted);
     Some(format!(
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"

@@ -38,6 +38,13 @@ pub(super) struct Daemon {
     #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_delimiter = ',', value_parser = Address::parse_remote)]
     pub(super) address: Vec<Address>,
 
+    #[command(flatten)]
+    access: Access,
+}
+
+/// What a command needs besides a daemon's address: token, TLS and timeout.
+#[derive(Debug, clap::Args)]
+pub(super) struct Access {
     /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline
     /// at its end does not count.
     #[arg(long, value_name = "FILE")]
@@ -52,6 +59,18 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
+    /// As [`Access::client`].
+    pub(super) fn client(&self, addresses: &[Address]) -> Result<Client, Failure> {
+        self.access.client(addresses)
+    }
+}
+
+impl Access {
+    /// Returns true if a token or an option of TLS was given.
+    pub(super) fn is_given(&self) -> bool {
+        self.token_file.is_some() || self.tls.is_given()
+    }
+
     /// Returns a client of these daemons. The client fails at once if it can reach none of the
     /// daemons.
     pub(super) fn client(&self, addresses: &[Address]) -> Result<Client, Failure> {

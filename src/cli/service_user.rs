@@ -2,6 +2,7 @@
 //! and directories that its unit does not let it write. Root, who usually writes and checks a
 //! configuration, can do both and would not notice.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,6 +61,25 @@ pub(super) fn unwritable(config: &Path, settings: &Settings, state: Option<&Path
     });
     lines.collect()
 }
+
+/// Returns the variables that the packaged unit of a configuration sets, with those of its file in
+/// /etc/default, which replace the unit's.
+pub(super) fn unit_variables(config: &Path) -> BTreeMap<String, String> {
+    let name = config.file_stem().and_then(|name| name.to_str());
+    let Some(name) = name.filter(|_| config.parent() == Some(Path::new(CONFIG_DIR))) else {
+        return BTreeMap::new();
+    };
+    let instance = (name != USER).then_some(name);
+    let file = instance.map_or_else(|| String::from(USER), |name| format!("{USER}-{name}"));
+    let text = std::fs::read_to_string(Path::new("/etc/default").join(file)).unwrap_or_default();
+    let socket = instance.map(|name| (ADMIN_VARIABLE, format!("unix:/run/snowbank/{name}/admin.sock")));
+    let lines = text.lines().filter_map(|line| line.trim().split_once('='));
+    let lines = lines.map(|(name, value)| (name, value.trim_matches(['"', '\'']).to_owned()));
+    socket.into_iter().chain(lines).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The variable of `[admin] listen`, which the unit of an instance sets.
+const ADMIN_VARIABLE: &str = "SNOWBANK_ADMIN_LISTEN";
 
 fn warning(key: &str, path: &Path) -> String {
     let path = path.display();

@@ -28,11 +28,16 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsOptions {
+    /// Returns true if an option was given. A key is given with its certificate alone.
+    pub(super) fn is_given(&self) -> bool {
+        self.ca.is_some() || self.client_cert.is_some() || self.server_name.is_some()
+    }
+
     /// Returns the files and names for TLS connections to these addresses; `None` if no option was
     /// given.
     pub(super) fn files(&self, addresses: &[Address]) -> Result<Option<ClientFiles>, Failure> {
         let TlsOptions { ca, client_cert, client_key, server_name } = self;
-        if ca.is_none() && client_cert.is_none() && server_name.is_none() {
+        if !self.is_given() {
             return Ok(None);
         }
         if let Some(address) = addresses.iter().find(|address| !address.is_tls()) {

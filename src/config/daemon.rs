@@ -153,6 +153,8 @@ settings! {
         /// The place where each setting was given. The messages of a refused reload, and of worker
         /// IDs that cannot be picked, name this place.
         origins: Origins,
+        /// The configured `max_connections`, if open files allow fewer.
+        connections_wanted: Option<usize>,
     }
 }
 
@@ -172,8 +174,9 @@ settings! {
 
         /// Roughly the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
         /// 1,099,511,627,776: replies that clients have not taken, and requests that have arrived
-        /// in part. Each connection may use a share of what is free. The daemon stops reading from
-        /// a connection that has more, until its client has taken its replies, and closes it after
+        /// in part. Each connection may use a share of what is free, and in any case 4 KiB, so
+        /// 1,000 connections may exceed the number by 4 MiB. The daemon stops reading from a
+        /// connection that has more, until its client has taken its replies, and closes it after
         /// stall_timeout.
         ///
         /// 128 MiB are enough for 400 clients that stop reading for seconds. With 50,000

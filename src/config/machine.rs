@@ -196,6 +196,8 @@ fn in_words(found: &[&Interface]) -> String {
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random suffix of a pod of a Deployment, a DaemonSet or a Job.
 const POD_SUFFIX_LENGTH: usize = 5;
+/// The length of a container's host name: hexadecimal digits.
+const CONTAINER_ID_LENGTH: usize = 12;
 /// The most digits of a number in a host name that was given by hand or by a controller. Longer
 /// ones are random, or a date, or an address without its dots.
 const HOST_NAME_DIGITS_MAX: usize = 5;
@@ -223,7 +225,10 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
     let Some((word, digits)) = word_and_digits(last).filter(|(_, digits)| !digits.is_empty()) else {
         return refuse("whose last part is not a number");
     };
-    if last.len() == POD_SUFFIX_LENGTH && last.chars().all(|letter| POD_SUFFIX.contains(letter)) {
+    let is_pods = last.len() == POD_SUFFIX_LENGTH && last.chars().all(|letter| POD_SUFFIX.contains(letter));
+    let is_containers =
+        label.len() == CONTAINER_ID_LENGTH && label.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_pods || is_containers {
         return refuse("whose end is random");
     }
     let mut before = parts.clone();

@@ -125,6 +125,20 @@ impl Overrides {
         Ok(overrides)
     }
 
+    /// Adds the settings of other variables, such as those of a unit, where none is given yet. An
+    /// empty variable counts as not set.
+    #[must_use]
+    pub fn or_of(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Overrides {
+        for (origin, text) in variables {
+            let row = rows().find(|row| row.variable() == origin);
+            let key = row.map(|row| row.full_key(None)).unwrap_or_default();
+            if row.is_some() && !text.is_empty() && !self.0.iter().any(|given| given.key == key) {
+                self.0.push(Override { texts: texts_of(&key, text), key, origin });
+            }
+        }
+        self
+    }
+
     /// Adds an override if the variable of this setting is set. An empty variable counts as not
     /// set, because many tools cannot unset one.
     fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {
@@ -134,10 +148,13 @@ impl Overrides {
         let text = text.into_string().map_err(|_| {
             clap::Error::raw(ErrorKind::InvalidUtf8, format!("{origin}: found text that is not UTF-8\n"))
         })?;
-        let texts = if is_list(&key) { text.split(',').map(String::from).collect() } else { vec![text] };
-        self.0.push(Override { key, texts, origin });
+        self.0.push(Override { texts: texts_of(&key, text), key, origin });
         Ok(())
     }
+}
+
+fn texts_of(key: &str, text: String) -> Vec<String> {
+    if is_list(key) { text.split(',').map(String::from).collect() } else { vec![text] }
 }
 
 impl clap::Args for Overrides {

@@ -10,7 +10,7 @@ use super::Address;
 use super::file_ref::Credentials;
 use super::findings::Findings;
 use super::fleet::FleetSettings;
-use super::identities::IdentitySettings;
+use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::clock;
@@ -88,6 +88,10 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     let token_file = located.path("auth.token_file");
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
+    // If the token file was not read, any identity may have a token.
+    if secrets.tokens.is_some() || settings.auth.token_file.is_none() {
+        secrets.warnings.extend(identities_of_nobody(&settings.identities, secrets.tokens.as_ref()));
+    }
     let client_ca = located.path("tls.client_ca");
     // Without the authorities that are configured, the daemon would let every client in. So either
     // all configured files are read, or none.
@@ -112,6 +116,22 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         }
     }
     secrets
+}
+
+/// Returns a warning for each identity that no client can have.
+fn identities_of_nobody(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<String> {
+    let is_nobodys = |identity: &&IdentitySettings| {
+        let has_token = tokens.is_some_and(|tokens| tokens.has_identity(&identity.name));
+        identity.certificate_names.is_empty() && identity.name != ANONYMOUS && !has_token
+    };
+    let warning = |identity: &IdentitySettings| {
+        let name = &identity.name;
+        format!(
+            "no client can have the identity {name:?}: write \"{name}: TOKEN\" into auth.token_file (`snowbank token {name}` makes \
+             the line), or give it certificate_names"
+        )
+    };
+    identities.iter().filter(is_nobodys).map(warning).collect()
 }
 
 /// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.

@@ -90,7 +90,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
         }
         Life::Ended { at } => {
             let text = format!(
-                "found a layout that ended {}, allowed: one that has IDs left at {}: a later epoch, or more time",
+                "found a layout that ended {}, allowed: one that has IDs left at {}: more time, or, for a table without \
+                 its IDs, a later epoch",
                 layout.rfc3339(at),
                 layout.rfc3339(now)
             );
@@ -180,7 +181,7 @@ pub(super) fn check_open_overlaps(
                 if in_fleet { "other daemons of the fleet may have" } else { "other machines may pick" };
             let text = format!(
                 "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why} other \
-                 worker IDs; give both the same layout, or epochs that are at least a year apart"
+                 worker IDs; give both the same layout"
             );
             let key = if in_fleet { "layout" } else { "worker_id_from" };
             findings.mistake_of_source(index, key, text);

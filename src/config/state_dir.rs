@@ -51,7 +51,7 @@ impl fmt::Display for StateDirChoice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no place for the state: found no state_dir, and none of $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME holds an absolute \
-     path; name a directory (--state-dir DIR), or choose to keep nothing over restarts (--state-dir none)"
+     path; name a directory (--state-dir DIR)"
 )]
 pub struct NoStateDir;
 

@@ -257,7 +257,7 @@ impl Settings {
 fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
     let Life::LastYear { left } = source.own_layout()?.life(now) else { return None };
     Some(format!(
-        "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
+        "the layout of source {:?} ends {}, in {} days: plan for another (more time, or, for a table without its IDs, a later epoch)",
         source.name,
         source.layout.end().date(),
         left.as_secs() / 86_400

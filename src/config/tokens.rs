@@ -115,6 +115,11 @@ impl Tokens {
         self.identity_of(&Tokens::hash(presented)).is_some()
     }
 
+    /// Returns true if a token has this identity.
+    pub(super) fn has_identity(&self, name: &str) -> bool {
+        self.tokens.iter().any(|token| token.identity.as_deref() == Some(name))
+    }
+
     /// Returns a warning if tokens are short enough to be guessed.
     pub(super) fn warning(&self) -> Option<String> {
         let short = self.short;

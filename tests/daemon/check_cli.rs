@@ -85,7 +85,7 @@ fn check_reports_states_that_serve_refuses() {
     let machine = Machine::new();
     let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
     assert_accepted(&machine, "", &[]);
-    assert_accepted(&machine, tickets, &[]);
+    assert_refused(&machine, tickets, "no record of its counter");
     let mut daemon = machine.start("");
     let running = machine.back_up();
     assert_accepted(&machine, "", &[]);
@@ -124,6 +124,20 @@ fn check_reports_states_that_serve_refuses() {
     assert_refused(&machine, &format!("{unknown}{beside}"), "no record of its counter");
     machine.restore(b"not a state");
     assert_refused(&machine, "", "is corrupt");
+}
+
+#[test]
+fn check_warns_of_identities_that_no_client_can_have() {
+    let machine = Machine::new();
+    std::fs::write(machine.path("tokens"), "a: 0123456789abcdef\n").unwrap();
+    let identity = |name| format!("[[identities]]\nname = \"{name}\"\n");
+    let toml =
+        ["[auth]\ntoken_file = \"tokens\"\n", &["a", "b", "anonymous"].map(identity).concat()].concat();
+    let said = checked(&machine, &toml, &[]);
+    assert!(said.out.contains("no mistakes, ") && said.out.contains("have the identity \"b\""), "{said:?}");
+    assert!(!said.out.contains("identity \"a\"") && !said.out.contains("\"anonymous\""), "{said:?}");
+    let said = checked(&machine, &identity("a"), &[]);
+    assert!(said.out.contains("have the identity \"a\""), "{said:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use crate::support::Setup;
 use crate::support::program::{program, snowbank};
 use serde_json::{Value, json};
 
@@ -67,6 +68,34 @@ fn decode_takes_the_layout_of_a_configurations_source() {
 }
 
 #[test]
+fn decode_asks_a_daemon_for_the_layout() {
+    let toml = "[auth]\ntoken_file = \"tokens\"\n[[sources]]\nname = \"a\"\nlayout = \"sonyflake\"\nworker_ids = 1\n\
+                [[sources]]\nname = \"b\"\nlayout = \"clearing\"\nworker_ids = 1\n";
+    let setup = Setup::configured(toml);
+    std::fs::write(setup.path("tokens"), "secret-of-sixteen-bytes\n").unwrap();
+    let daemon = setup.start();
+    let address = daemon.tcp().to_string();
+    let token = daemon.path("tokens").display().to_string();
+    let decode = |options: &[&str]| {
+        snowbank([&["decode", "--json", "600000000000000000", "--address", &address], options].concat())
+    };
+    let layout_of = |options: &[&str]| {
+        let printed = decode(&[&["--token-file", &token], options].concat()).printed();
+        serde_json::from_str::<Value>(&printed).expect("JSON")["layout"].clone()
+    };
+    assert_eq!(layout_of(&[]), "sonyflake");
+    assert_eq!(layout_of(&["--source", "b"]), "clearing");
+    let refused = decode(&["--token-file", &token, "--source", "c"]).refusal(2);
+    assert!(refused.contains("\"c\"") && refused.contains("a, b"), "{refused}");
+    let refused = decode(&[]).refusal(1);
+    assert!(refused.contains("--token-file"), "{refused}");
+    assert!(decode(&["--layout", "twitter"]).refusal(2).contains("--layout"));
+    // Without an address, these options would have no effect.
+    let refused = snowbank(["decode", "5", "--token-file", &token]).refusal(2);
+    assert!(refused.contains("--address"), "{refused}");
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_a_suggestion() {
     let twitter = "did you mean twitter? `snowbank layout` lists all\n";
     let seconds = "for Unix seconds (2023-11-14T22:13:20.000Z) write 1700000000000";
@@ -77,6 +106,20 @@ fn wrong_arguments_are_refused_with_a_suggestion() {
     ] {
         let line = snowbank(arguments).refusal(2);
         assert!(line.starts_with("snowbank: ") && line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn passwords_in_wrong_arguments_are_not_repeated() {
+    for arguments in [
+        &["next", "--address", "redis://root:hunter2@h:1"][..],
+        &["ping", "--address", "h:1,root:hunter2@h:1"],
+        &["decode", "5", "--address", "redis://hunter2@h:1"],
+        &["next", "http://h:1?password=hunter2"],
+        &["http://root:hunter2@h:1"],
+    ] {
+        let line = snowbank(arguments).refusal(2);
+        assert!(!line.contains("hunter2"), "{line}");
     }
 }
 

@@ -41,8 +41,13 @@ type Make = fn(&Path);
 /// Each row: the option for a directory, its value (a path in the daemon's own directory), the
 /// function that prepares that path, and a part of the refusal.
 const UNUSABLE: [(&str, &str, Make, &str); 9] = [
-    ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
-    ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
+    ("--state-dir", "file", make_file, "file is not a directory; allowed: a directory"),
+    (
+        "--state-dir",
+        "file/state",
+        |at| make_file(parent(at)),
+        "file is not a directory; allowed: a directory",
+    ),
     ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
     // Other users can write into these directories or replace them.
     ("--state-dir", "state", |at| make_directory(at, 0o777), "(mode 777)"),

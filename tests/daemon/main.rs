@@ -2,6 +2,7 @@
 //! [`allocations`] calls the daemon's code, because it counts the allocations of its own process.
 
 mod admin;
+mod advice;
 mod allocations;
 mod backfill;
 mod check_cli;

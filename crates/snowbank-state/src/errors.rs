@@ -77,7 +77,8 @@ impl StateError {
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
         let reason = format!(
             "{} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
-             wrote the file, and remove it once the clock is past every ID handed out",
+             wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
+             set` with the highest number that was handed out",
             path.display()
         );
         StateError { cause: Cause::Damaged, reason }

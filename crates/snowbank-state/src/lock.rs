@@ -307,14 +307,9 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             StateError::new(Cause::Setting, reason)
         }
         Untrusted::Open(open, mode) => {
-            let mend = if open == directory {
-                "or set lock_dir to a directory below it, which the daemon makes private"
-            } else {
-                "or set lock_dir to a directory elsewhere"
-            };
             let reason = format!(
                 "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
-                 owner and its group may write there: stop the daemons that use it and `chmod o-w` it, {mend}",
+                 owner and its group may write there: stop the daemons that use it, and `chmod o-w` it, or give all of them another lock_dir",
                 open.display(),
                 directory.display()
             );

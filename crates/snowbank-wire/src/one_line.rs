@@ -10,15 +10,20 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns a text without the user and the password that an address may have before an `@`, as in
-/// `http://user:password@host`. Messages repeat addresses that are wrong.
+/// `http://user:password@host`, and without what follows a `?`. Messages repeat addresses that are
+/// wrong.
 #[must_use]
 pub fn hide_password(text: &str) -> Cow<'_, str> {
-    let start = text.find("://").map_or(0, |scheme| scheme + "://".len());
-    match text[start..].rfind('@') {
-        Some(at) if text[start..start + at].contains(':') => {
-            Cow::Owned(format!("{}…{}", &text[..start], &text[start + at..]))
-        }
-        _ => Cow::Borrowed(text),
+    let scheme = text.find("://");
+    let start = scheme.map_or(0, |scheme| scheme + "://".len());
+    if let Some(at) = text[start..].rfind('@')
+        && (scheme.is_some() || text[..at].contains(':'))
+    {
+        return Cow::Owned(format!("{}…{}", &text[..start], hide_password(&text[start + at..])));
+    }
+    match text.find('?') {
+        Some(query) => Cow::Owned(format!("{}?…", &text[..query])),
+        None => Cow::Borrowed(text),
     }
 }
 
@@ -39,6 +44,9 @@ mod tests {
             ("http://root:p@ss:w@rd@[::1]:2379/", "http://…@[::1]:2379/"),
             ("root:s3cret@ids-1:7660", "…@ids-1:7660"),
             ("tls:root:s3cret@ids-1:7660", "…@ids-1:7660"),
+            ("redis://s3cret@host", "redis://…@host"),
+            ("http://etcd:2379?password=s3cret", "http://etcd:2379?…"),
+            ("http://root:s3cret@etcd:2379?p=s3cret", "http://…@etcd:2379?…"),
             ("http://etcd:2379", "http://etcd:2379"),
             ("redis@host", "redis@host"),
             ("", ""),

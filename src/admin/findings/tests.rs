@@ -148,6 +148,9 @@ fn saturation_leaves_the_daemon_ready() {
         status.last_minute.connections_refused = 7;
     });
     finds("connections", RefusesSome, "10 of 10 connections", |status| status.connections.open = 10);
+    finds("connections", Look, "max_connections is 10,000", |status| {
+        status.connections.wanted = Some(10_000)
+    });
     finds("connections", Look, "9 of 10 connections", |status| status.connections.open = 9);
     finds("queues", Look, "75 of 100 bytes queued", |status| {
         (status.connections.queued_bytes, status.connections.queued_bytes_max) = (75, 100);
@@ -215,7 +218,11 @@ fn the_worst_finding_comes_first_and_makes_the_headline() {
     let status = judged(|status| {
         status.first_snowflake().layout_years_left = 0.5;
         status.first_snowflake().stands_s = 4.0;
-        status.sources.push(SourceStatus { name: String::from("other"), ..healthy().sources.remove(0) });
+        status.sources.push(SourceStatus {
+            index: 1,
+            name: String::from("other"),
+            ..healthy().sources.remove(0)
+        });
     });
     assert_eq!(status.findings[0].name, "clock");
     assert_eq!(status.headline, "NOT READY: requests of source orders are refused");

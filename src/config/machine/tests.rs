@@ -73,6 +73,7 @@ fn a_host_name_that_two_machines_could_number_alike_is_refused() {
         "gke-prod-default-pool-0d5f6a7b-4721",
         "gke-prod-default-pool-30718552-4721",
         "3f2a9c1b7d12",
+        "deadbeefaf12",
         "148ed193b03d89",
         "148193003189",
         "vm-4d5e6",

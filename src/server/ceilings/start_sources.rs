@@ -69,27 +69,37 @@ pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
 fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
-         start with --adopt-state once its daemon has stopped for good, or choose another --state-dir",
+         start with --adopt-state once its daemon has stopped for good; for two daemons, give this one worker IDs that no \
+         daemon uses, and an empty --state-dir",
         path.display(),
         record.name
     ))
 }
 
-/// Marks the records of counters that were last started or set before a restore of the machine that
-/// the kernel's log has, and stores the marks.
+/// Marks the records of counters as [`mark_restored`] does, and stores the marks.
 fn record_restores(
     directory: &StateDir,
     records: &mut [Record],
     boot: Option<&str>,
     log: &KernelLog,
 ) -> Result<(), StateError> {
-    let Some(boot) = boot else { return Ok(()) };
+    if mark_restored(records.iter_mut(), boot, log) { store::write(directory, records) } else { Ok(()) }
+}
+
+/// Marks the records of counters that were last started or set before a restore of the machine that
+/// the kernel's log has. Returns whether there are such records.
+fn mark_restored<'r>(
+    records: impl Iterator<Item = &'r mut Record>,
+    boot: Option<&str>,
+    log: &KernelLog,
+) -> bool {
+    let Some(boot) = boot else { return false };
     let mut is_changed = false;
-    for record in records.iter_mut().filter(|record| !record.restored) {
+    for record in records.filter(|record| !record.restored) {
         record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
         is_changed |= record.restored;
     }
-    if is_changed { store::write(directory, records) } else { Ok(()) }
+    is_changed
 }
 
 /// A configured source that is locked, but has no ceiling yet.
@@ -200,9 +210,17 @@ impl Found {
     }
 
     /// Returns what a later start of this process finds in the state, which has these records by
-    /// now.
-    pub(crate) fn again(&self, records: Vec<Record>) -> Found {
-        Found { records, notes: Vec::new(), ..self.clone() }
+    /// now. If the machine was restored since these counters were last started or set, they are
+    /// unknown.
+    pub(crate) fn again(&self, mut records: Vec<Record>, counters: &[&str]) -> Found {
+        let mut here = self.here.clone();
+        if !counters.is_empty() {
+            let log = KernelLog::open(true);
+            let starting = records.iter_mut().filter(|record| counters.contains(&&*record.name));
+            mark_restored(starting, self.boot(), &log);
+            here.life = log.host().life;
+        }
+        Found { records, here, notes: Vec::new(), ..self.clone() }
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.

@@ -33,6 +33,8 @@ pub(crate) enum Job {
     Begin(Box<Beginning>, i64, Sender<Result<(), StateError>>),
     /// End sources, and lower their ceilings to these bounds.
     End(Trim, Sender<Result<(), StateError>>),
+    /// From the next write on, call these sources by these names.
+    Rename(Vec<(usize, String)>),
     /// Check that the state still belongs to this process.
     Check,
 }
@@ -119,6 +121,10 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
         Job::End(trim, reply) => {
             store.record_unknown(&trim.restored);
             let _ = reply.send(store.end(&trim.sources, trim.wall_minus_boot_us));
+            None
+        }
+        Job::Rename(names) => {
+            store.rename(names);
             None
         }
         Job::Trim(trim) => {

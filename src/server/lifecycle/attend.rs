@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::admin::{Status, counted};
+use crate::admin::{Effect, Status, counted};
 use crate::config::Grouped;
 use crate::server::health::handle::Health;
 use crate::service::Notifier;
 
-/// The time between two readings of the status. After each reading, the status is sent if it has
-/// changed, and readiness and status are sent again if a message was lost.
-const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The time between two readings while the daemon refuses requests.
+/// The time between two readings of the status. A worse or better finding is sent at once.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After so many readings the figures are sent, if they have changed. Readiness and status are sent
+/// again if a message was lost.
+const LOOKS: u32 = 5;
 
 /// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs
 /// on the acceptor's thread, so the watchdog covers that thread, too.
@@ -46,9 +46,15 @@ async fn feed(notifier: &Notifier, health: &Health) {
 
 /// Sends the status when it has changed, and readiness again if a message was lost.
 async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, mut sent: String) {
+    let mut looks = 0;
     loop {
-        sleep(if before.ready { STATUS_EVERY } else { LOOK_EVERY }).await;
+        sleep(LOOK_EVERY).await;
+        looks += 1;
         let now = health.status();
+        if now.ready && worst(&now) == worst(&before) && looks < LOOKS {
+            continue;
+        }
+        looks = 0;
         let status = status_line(Some(&before), &now);
         before = now;
         if notifier.take_lost() {
@@ -58,6 +64,12 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
         }
         sent = status;
     }
+}
+
+/// Returns what the worst finding is about, and its effect.
+fn worst(status: &Status) -> Option<(&str, Option<&str>, Effect)> {
+    let finding = status.findings.first()?;
+    Some((&finding.name, finding.source.as_deref(), finding.effect))
 }
 
 /// Returns the line that `systemctl status` shows: what the daemon does, and its worst finding.

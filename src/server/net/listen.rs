@@ -117,14 +117,23 @@ fn is_unavailable(error: &io::Error) -> bool {
 fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     let mend = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program has this port; choose another port, or stop that program"
+            "; another program has this port; choose another port, or stop that program"
         }
-        io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-        _ => "choose another address",
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges; choose a higher one",
+        _ if has_no_files_left(error) => MORE_FILES,
+        _ => "",
     };
-    let reason = format!("cannot listen on {at}: {error}; {mend}");
+    let reason = format!("cannot listen on {at}: {error}{mend}");
     StartError::from_system(may_pass(error), reason)
+}
+
+const MORE_FILES: &str = "; allow more open files (ulimit -n, LimitNOFILE=)";
+
+fn has_no_files_left(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let error = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE].into_iter().any(|errno| error == Some(errno.raw_os_error()))
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
@@ -171,10 +180,12 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
     remove_stale(path)?;
     let socket = bind_unix(path).map_err(|error| {
         let mend = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
-            _ => "its directory must exist and be writable",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
+            io::ErrorKind::InvalidInput => "; choose a shorter path",
+            _ if has_no_files_left(&error) => MORE_FILES,
+            _ => "; its directory must exist and be writable",
         };
-        let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
+        let reason = format!("cannot listen on unix:{}: {error}{mend}", path.display());
         StartError::from_system(may_pass(&error), reason)
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };

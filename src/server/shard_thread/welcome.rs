@@ -27,7 +27,7 @@ pub(super) struct Kept {
 #[derive(Debug, PartialEq, Eq)]
 struct MadeFrom {
     version: u64,
-    /// For each source, whether the frame has its claims.
+    /// For each source, in the order of the file, whether the frame has its claims.
     claimed: Vec<bool>,
 }
 
@@ -35,8 +35,8 @@ impl MadeFrom {
     fn read(thread: &ThreadState, config: &LiveConfig) -> MadeFrom {
         // A daemon whose fleet does not answer may have lost its worker IDs to another daemon.
         let is_sure = thread.common.metrics.fleet_answers.load(Ordering::Relaxed);
-        let supplies = config.supplies.iter();
-        let claimed = supplies.map(|supply| is_sure && supply.source.grant().is_in_force()).collect();
+        let supplies = config.in_order();
+        let claimed = supplies.map(|(_, supply)| is_sure && supply.source.grant().is_in_force()).collect();
         MadeFrom { version: config.version, claimed }
     }
 }
@@ -59,8 +59,8 @@ impl Greets for ThreadState {
 
 /// Encodes a WELCOME with the claims of these sources and tag 0.
 fn encode(out: &mut Vec<u8>, config: &LiveConfig, claimed: &[bool], instance: u64) {
-    let supplies = config.supplies.iter().zip(claimed).filter(|(_, claimed)| **claimed);
-    let mut claims: Vec<u64> = supplies.flat_map(|(supply, _)| supply.claims.iter().copied()).collect();
+    let supplies = config.in_order().zip(claimed).filter(|(_, claimed)| **claimed);
+    let mut claims: Vec<u64> = supplies.flat_map(|((_, supply), _)| supply.claims.iter().copied()).collect();
     claims.sort_unstable();
     claims.dedup();
     let bytes: Vec<[u8; 8]> = claims.iter().map(|claim| claim.to_le_bytes()).collect();

@@ -252,10 +252,10 @@ fn take_after_restore(
     toml: &str,
     tally: &mut Tally,
 ) {
-    at.restore();
-    let next = taker.start(toml);
     let (held, taken) = thread::scope(|scope| {
         let held = scope.spawn(|| draw_steadily(&holder, |_| false));
+        at.restore();
+        let next = taker.start(toml);
         let taken = draw_steadily(&next, |since_first| since_first > Duration::from_secs(5));
         (held.join().expect("no panic"), taken)
     });

@@ -90,7 +90,7 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         .setup("worker_ids = 3")
         .args(["--layout", later])
         .end()
-        .assert_refusal(&["so with a --state-dir of its own it repeats none"]);
+        .assert_refusal(&["so with a --state-dir of its own it repeats none of them"]);
     // Whoever does so all the same is warned.
     let daemon = machine.beside("").args(["--layout", later]).start();
     daemon.assert_logs("makes some of them a second time");

@@ -146,7 +146,7 @@ impl World {
             let found = &mut self.machines[machine];
             (found.horizon, found.max_ahead) = match self.rng.u8(..4) {
                 0 => SETTINGS[self.rng.usize(..SETTINGS.len())],
-                1 => (found.horizon, found.max_ahead),
+                1 | 2 => (found.horizon, found.max_ahead),
                 // The operator corrects the configuration.
                 _ => (self.limits.horizon(), self.limits.max_ahead()),
             };

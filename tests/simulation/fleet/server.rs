@@ -52,7 +52,7 @@ impl Server {
     pub(crate) fn new(reads_lag: bool, mut rng: fastrand::Rng) -> Server {
         Server {
             answer_time: Duration::from_millis(rng.u64(..300)),
-            sync_time: Duration::from_millis(rng.u64(..1_500)),
+            sync_time: Duration::from_millis(rng.u64(..4_500)),
             noticed_within: Duration::ZERO,
             reads_lag,
             keys: Keys::new(),

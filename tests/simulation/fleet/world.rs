@@ -265,13 +265,17 @@ impl World {
     fn take_over(&mut self, at: usize) {
         let killed = self.daemons.swap_remove(at);
         let until_us = killed.until_us();
-        let near_us = self.rng.i64(0..=3 * MAX_AHEAD.as_micros() as i64);
+        let most = if self.rng.bool() { 1 } else { 3 };
+        let near_us = self.rng.i64(0..=most * MAX_AHEAD.as_micros() as i64);
         self.true_us = self.true_us.max(until_us - near_us);
         self.backup = Some(self.link.server().keys.clone());
         let others: Vec<usize> = (0..self.machines.len()).filter(|&other| other != killed.machine).collect();
         let Some(taker) = self.rng.choice(others) else { return };
         if self.daemons.iter().all(|daemon| daemon.machine != taker) {
-            self.start(taker);
+            self.starting.retain(|starting| starting.machine != taker);
+            if let Some(starting) = self.begin(taker) {
+                self.settle(starting);
+            }
         }
         let of = |world: &World| world.daemons.iter().position(|daemon| daemon.machine == taker);
         for _ in 0..4 {

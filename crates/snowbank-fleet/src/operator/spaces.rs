@@ -312,7 +312,7 @@ impl Operator<'_> {
                 return Err(FleetError::Refused(format!(
                     "the ID spaces {} and {} can make the same IDs, and {} holds a number of the second ({key}): stop all \
                      daemons with that layout, release the numbers of killed daemons (`snowbank fleet release` with a \
-                     configuration of that layout), and try again; or choose an epoch at least a year apart",
+                     configuration of that layout), and try again",
                     layout.space(),
                     marker.name_at(index),
                     number.holder

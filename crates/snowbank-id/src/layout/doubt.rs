@@ -50,7 +50,7 @@ impl fmt::Display for Doubt {
         match self {
             Doubt::ShortLife { end, left } => write!(
                 f,
-                "the layout ends {}, in {:.1} years, and columns outlive that; choose a later epoch, more time or a longer tick",
+                "the layout ends {}, in {:.1} years, and columns outlive that; for a new table, choose a later epoch, more time or a longer tick",
                 end.date(),
                 left.as_secs_f64() / (365.25 * 86_400.0)
             ),

@@ -40,7 +40,8 @@ impl Kind for Numbering {
                 let holder = holder(&file);
                 let reason = format!(
                     "worker ID {worker} of layout {layout} can make the same IDs as number {number} of {other}, which is held \
-                     by another daemon of this machine{holder}; give this one another worker ID, or stop that one"
+                     by another daemon of this machine{holder}; give this one a worker ID that no daemon uses, or stop \
+                     that one"
                 );
                 return Err(StateError::new(Cause::WorkerIdHeld, reason));
             }
@@ -60,8 +61,8 @@ impl Kind for Numbering {
 
     fn held(&self, worker: u64, holder: String) -> StateError {
         let reason = format!(
-            "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; give this one another worker \
-             ID, or stop that one",
+            "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; give this one a worker ID \
+             that no daemon uses, or stop that one",
             self.layout()
         );
         StateError::new(Cause::WorkerIdHeld, reason)

@@ -18,8 +18,10 @@ use crate::writers::{Untrusted, Writers, open_file};
 use crate::{Cause, StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// The advice at the end of messages about a directory that cannot be used.
-const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
+/// The advice at the end of messages about a directory that cannot be used. Another directory would
+/// lack the ceilings of this one, so IDs could repeat.
+const MEND: &str = "make it writable, make room if the disk is full; only if no daemon has used it yet, name another one \
+     (--state-dir DIR)";
 /// The file whose lock protects the directory. A lock on the state file would not be enough,
 /// because a new state file may replace the locked one.
 const LOCK_NAME: &str = "lock";
@@ -46,7 +48,9 @@ impl StateDir {
         make(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory => StateError::new(
                 Cause::Setting,
-                format!("cannot use the state directory {shown}: {error}; choose another {OR_DO_WITHOUT}"),
+                format!(
+                    "cannot use the state directory {shown}: {error}; allowed: a directory, or a path where one can be made"
+                ),
             ),
             _ => not_made(path, &error),
         })?;
@@ -54,16 +58,15 @@ impl StateDir {
         let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => {
-                let advice = "stop that daemon, or use another directory (--state-dir DIR)";
+                let advice =
+                    "stop that daemon; a further daemon needs a directory (--state-dir DIR) and worker IDs of its own";
                 let reason = format!("the state directory {shown} is in use{holder}; {advice}");
                 StateError::new(Cause::InUse, reason)
             }
             // The directory belongs to the daemon, so an obstacle is reported like an error of the
             // system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
-                let advice = "make it writable, make room if it is full, choose another";
-                let reason =
-                    format!("cannot lock the state directory {shown}: {error}; {advice} {OR_DO_WITHOUT}");
+                let reason = format!("cannot lock the state directory {shown}: {error}; {}", mend(&error));
                 StateError::from_system(&error, reason)
             }
         })?;
@@ -209,11 +212,21 @@ fn writers_of(path: &Path) -> Result<Writers, StateError> {
 /// Returns the error for a directory that cannot be made, or whose name cannot be made durable.
 fn not_made(path: &Path, error: &io::Error) -> StateError {
     let reason = format!(
-        "cannot create the state directory or make its name durable: {}: {error}; make it writable, make room if it is full, \
-         choose another {OR_DO_WITHOUT}",
-        path.display()
+        "cannot create the state directory or make its name durable: {}: {error}; {}",
+        path.display(),
+        mend(error)
     );
     StateError::from_system(error, reason)
+}
+
+fn mend(error: &io::Error) -> &'static str {
+    use rustix::io::Errno;
+    let has_no_files_left = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    if has_no_files_left.contains(&error.raw_os_error()) {
+        "allow more open files (ulimit -n, LimitNOFILE=)"
+    } else {
+        MEND
+    }
 }
 
 /// Returns the parent directory, which contains the name of this directory. Returns `None` for the

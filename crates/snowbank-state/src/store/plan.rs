@@ -80,13 +80,15 @@ impl StateError {
     pub fn released(name: &str, numbering: &Numbering) -> StateError {
         let reason = match numbering.snowflake() {
             Some((layout, workers)) => format!(
-                "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source others, or bring \
-                 these back with `snowbank state import`",
+                "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source worker IDs that no \
+                 daemon uses, or bring these back: stop the daemon that has them now, and import its export here (or, if no daemon got \
+                 them, the same export) with `snowbank state import`",
                 workers.in_words(),
                 by_name(layout)
             ),
             None => format!(
-                "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
+                "source {name:?}: `snowbank state export` moved its counter away; to bring it back, stop the daemon that has \
+                 it now, and import its export here (or, if no daemon got it, the same export) with `snowbank state import`"
             ),
         };
         StateError::new(Cause::Released, reason)
@@ -99,7 +101,7 @@ impl StateError {
         let reason = format!(
             "source {name:?} is a ticket source, and the state has no record of its counter: no clock shows where it may \
              continue; while no daemon uses the state directory, run {command}, with the highest number that was ever handed \
-             out, or 0"
+             out, or 0 if none was"
         );
         StateError::new(Cause::Setting, reason)
     }
@@ -335,7 +337,8 @@ fn start(
 
 /// The advice if the claimant's IDs are none of the stored records.
 const STATE_DIR_IS_SAFE: &str = "its worker IDs make no ID that these records' do, so with a --state-dir of its own it repeats \
-     none, and starts at the clock, below the old IDs";
+     none of them, and starts at the clock, below the old IDs: do that only if no other machine had these worker IDs in the old \
+     layout";
 
 /// The advice if the claimant could make IDs of a stored record.
 const STATE_DIR_REPEATS: &str = "with a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \

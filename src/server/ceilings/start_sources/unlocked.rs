@@ -31,10 +31,6 @@ pub fn check_records(
     if let Some(record) = store::foreign(records, &HostIdentity::here()).filter(|_| !adopt) {
         return Err(refuse_foreign(record, path));
     }
-    // A configuration may be checked on a machine where no daemon has run yet.
-    if records.is_empty() {
-        return Ok(());
-    }
     let mut with_layout = settings.sources.iter().filter(|source| source.kind.follows_the_clock());
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
