@@ -58,7 +58,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
-pub use diff::{Changed, diff};
+pub use diff::{Changed, Difference, diff};
 pub use fields::{LogFormat, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;

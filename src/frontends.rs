@@ -48,7 +48,7 @@ pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Replies};
 pub use statistics::{GetCounters, Gets};
-pub use words::{Reason, Words, in_words, no_grant};
+pub use words::{Reason, Words, in_words, no_grant, removed};
 
 use std::fmt::Debug;
 use std::time::Duration;

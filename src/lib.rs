@@ -98,7 +98,8 @@
 //!   grant stays at the lower of both durable ceilings. IDs below it are handed out, the keeper's
 //!   next poll asks again, and at the ceiling requests get `no_ceiling`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
-//!   `config/`, and the files of tokens and certificates.
+//!   `config/`, the files of tokens and certificates, and the list of sources
+//!   (`server/lifecycle/reload.rs`).
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.

@@ -17,9 +17,10 @@
 //!   keeper's thread.
 //! - `health`: counters, heartbeats, the daemon's status, and log lines with a rate limit.
 //! - `restored`: notices that the machine was restored from a snapshot.
-//! - `shared`: types that several modules use, such as the state that all threads share.
+//! - `common`: the state that all threads share. `shared`: other types that several modules use.
 
 mod ceilings;
+mod common;
 mod health;
 mod lifecycle;
 mod net;

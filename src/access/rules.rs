@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use super::pace::Pace;
 use super::usage::Usage;
 use crate::clock::BootMicros;
-use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
+use crate::config::{ANONYMOUS, IdentitySettings, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_tls::names::{self, CertificateName};
 
@@ -33,19 +33,19 @@ pub struct Identity {
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity. `before` is the identity that had this name before a reload. The new
+    /// Creates an identity. `sources` has the names of the sources by index. `before` is the identity that had this name before a reload. The new
     /// identity takes over the counts of `before`, and the IDs that `before` drew ahead. The rate
     /// changes once [`Rules::apply_rates`] is called.
     pub fn new(
         settings: &IdentitySettings,
-        sources: &[SourceSettings],
+        sources: &[String],
         info_json: Vec<u8>,
         shards: usize,
         before: Option<&Identity>,
     ) -> Self {
         let mut allowed = 0;
         for (index, source) in sources.iter().enumerate() {
-            if settings.sources.as_ref().is_none_or(|names| names.contains(&source.name)) {
+            if settings.sources.as_ref().is_none_or(|names| names.contains(source)) {
                 allowed |= 1 << index;
             }
         }

@@ -25,6 +25,9 @@ pub(crate) struct History {
     /// The counters at the end of the last point. At the daemon's start, all counters are 0.
     #[serde(skip)]
     before: Sample,
+    /// The indices of the sources whose rates each point has.
+    #[serde(skip)]
+    order: Vec<usize>,
 }
 
 /// The rates and latencies of half a minute.
@@ -32,7 +35,7 @@ pub(crate) struct History {
 struct Point {
     /// The end of the half minute.
     uptime_s: f64,
-    /// IDs per second, by source.
+    /// IDs per second, by source, in the order of the status.
     ids: Box<[f32]>,
     /// Requests for IDs per second, and refused requests per second.
     requests: f32,
@@ -40,6 +43,14 @@ struct Point {
     /// The times within which 50, 99 and 99.9 % of requests were answered. `None`: there were no
     /// requests.
     latency_s: [Option<f32>; 3],
+}
+
+impl Point {
+    /// Puts the rates of sources into the order `after`, once a reload has added or removed sources.
+    fn reorder(&mut self, before: &[usize], after: &[usize]) {
+        let rate_of = |index| before.iter().position(|of| *of == index).map_or(0.0, |at| self.ids[at]);
+        self.ids = after.iter().map(|&index| rate_of(index)).collect();
+    }
 }
 
 impl History {
@@ -51,15 +62,20 @@ impl History {
         let now = Sample::of(status);
         let since = now.clone().since(&self.before);
         self.before = now;
+        let order: Vec<usize> = status.sources.iter().map(|source| source.index).collect();
+        if order != self.order {
+            let before = std::mem::replace(&mut self.order, order);
+            self.points.iter_mut().for_each(|point| point.reorder(&before, &self.order));
+        }
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
         }
         self.every_s = POINT_S;
         self.points.push_back(Point {
             uptime_s: status.uptime_s,
-            ids: since.sources.iter().map(|source| since.per_second(source.ids)).collect(),
-            requests: since.per_second(since.sources.iter().map(|source| source.requests).sum()),
-            refused: since.per_second(since.sources.iter().map(|source| source.refused).sum()),
+            ids: self.order.iter().map(|index| since.per_second(since.sources[index].ids)).collect(),
+            requests: since.per_second(since.sources.values().map(|source| source.requests).sum()),
+            refused: since.per_second(since.sources.values().map(|source| source.refused).sum()),
             latency_s: [0.5, 0.99, 0.999]
                 .map(|share| since.latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
         });

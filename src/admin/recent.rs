@@ -30,7 +30,8 @@ pub(super) struct Sample {
     /// The time since the daemon's start, or between the two moments.
     pub(super) at_s: f64,
     /// The counters of each source, by index.
-    pub(super) sources: Vec<SourceCounts>,
+    /// The counts of the sources, by their indices in the daemon.
+    pub(super) sources: BTreeMap<usize, SourceCounts>,
     /// The counters of each identity. The key is the identity's name, because a reload can add and
     /// remove identities.
     identities: BTreeMap<String, LimitedMinute>,
@@ -53,7 +54,7 @@ impl Sample {
         let AccessCounts { unauthorized_refusals, unauthorized_timeouts } = status.connections.access;
         Sample {
             at_s: status.uptime_s,
-            sources: status.sources.iter().map(|source| source.counts).collect(),
+            sources: status.sources.iter().map(|source| (source.index, source.counts)).collect(),
             identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
@@ -65,8 +66,8 @@ impl Sample {
 
     /// Returns the differences from an earlier sample.
     pub(super) fn since(mut self, then: &Sample) -> Sample {
-        for (now, then) in self.sources.iter_mut().zip(&then.sources) {
-            *now = *now - *then;
+        for (index, now) in &mut self.sources {
+            *now = *now - then.sources.get(index).copied().unwrap_or_default();
         }
         for (name, now) in &mut self.identities {
             let then = then.identities.get(name).copied().unwrap_or_default();
@@ -101,9 +102,9 @@ impl Recent {
                 share(minute.limited, minute.requests).min(share(soon.limited, soon.requests));
             identity.last_minute = LimitedMinute { limited_share, ..minute };
         }
-        for (index, source) in status.sources.iter_mut().enumerate() {
-            let SourceCounts { requests, refused, exhausted, .. } = minute.sources[index];
-            let soon = soon.sources[index];
+        for source in &mut status.sources {
+            let SourceCounts { requests, refused, exhausted, .. } = minute.sources[&source.index];
+            let soon = soon.sources[&source.index];
             let exhausted_share = share(exhausted, requests).min(share(soon.exhausted, soon.requests));
             source.last_minute = SourceMinute { requests, refused, exhausted, exhausted_share };
         }

@@ -48,6 +48,8 @@ pub(crate) struct Status {
     pub(crate) connections: Connections,
     /// The protocols that have listeners.
     pub(crate) protocols: Vec<ProtocolStatus>,
+    /// The addresses of the admin listeners.
+    pub(crate) admin_addresses: Vec<String>,
     pub(crate) last_minute: LastMinute,
     /// `None`: there was no reload since the start.
     pub(crate) last_reload: Option<LastReload>,
@@ -126,6 +128,9 @@ pub(crate) struct CertificateStatus {
 /// The status of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
+    /// The source's index in the daemon.
+    #[serde(skip)]
+    pub(crate) index: usize,
     pub(crate) name: String,
     /// The source's status in words, one fact on each line.
     pub(crate) facts: Vec<String>,

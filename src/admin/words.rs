@@ -27,18 +27,17 @@ impl Status {
     /// Fills in the facts of the daemon and of its sources.
     pub(super) fn describe(&mut self) {
         let mut facts = vec![Fact::new("connections", self.connections_in_words())];
-        if self.protocols.len() > 1 {
-            for protocol in &self.protocols {
-                let text = format!(
-                    "{} open on {}; {}, {}",
-                    Grouped(protocol.connections),
-                    protocol.addresses.join(", "),
-                    counted(protocol.counts.requests, "request"),
-                    counted(protocol.counts.errors, "error")
-                );
-                facts.push(Fact::new(protocol.name.clone(), text));
-            }
+        for protocol in &self.protocols {
+            let text = format!(
+                "{} open on {}; {}, {}",
+                Grouped(protocol.connections),
+                protocol.addresses.join(", "),
+                counted(protocol.counts.requests, "request"),
+                counted(protocol.counts.errors, "error")
+            );
+            facts.push(Fact::new(protocol.name.clone(), text));
         }
+        facts.push(Fact::new("admin", format!("on {}", self.admin_addresses.join(", "))));
         facts.push(Fact::new("last minute", self.last_minute_in_words()));
         facts.push(Fact::new("errors", self.errors_in_words()));
         facts.push(Fact::new("wall clock", clock_in_words(&self.clock)));

@@ -102,6 +102,8 @@ fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warning
         Some(_) => Note::Info(place.to_string()),
     });
     notes.extend(picked.into_iter().map(Note::Info));
+    // An inherited socket, an option or a variable may replace a value of the file.
+    notes.extend(settings.origins.overridden.iter().cloned().map(Note::Info));
     notes.extend(warnings.iter().cloned().chain(warnings_of_environment(settings)).map(Note::Warning));
     notes
 }

@@ -157,8 +157,9 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
     for fact in &status.facts {
         writeln!(out, "{:<12} {}", fact.name, fact.text)?;
     }
-    for (index, source) in status.sources.iter().enumerate() {
-        let before = last.and_then(|last| last.sources.get(index)).map(|source| source.counts.ids);
+    for source in &status.sources {
+        let earlier = last.and_then(|last| last.sources.iter().find(|other| other.name == source.name));
+        let before = earlier.map(|earlier| earlier.counts.ids);
         let per_second = rate(source.counts.ids, before, elapsed_s(status, last));
         let ids = counted(source.counts.ids, "ID");
         let requests = counted(source.counts.requests, "request");

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Settings;
-use super::daemon::rows_of;
+use super::daemon::rows;
 use super::identities::IdentitySettings;
 use super::mistake::{Mistake, Mistakes};
-use super::setting::Change;
+use super::setting::{Change, Row};
 
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,23 +54,30 @@ fn index_of_identity(settings: &Settings, name: &str) -> Option<usize> {
     settings.identities.iter().position(|identity| identity.name == name)
 }
 
-/// Returns the changes from `running` to `wanted`.
+/// The changes that a reload makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Every setting that changes.
+    pub changed: Vec<Changed>,
+    /// For each wanted source, by index, the index of the running source that it continues. `None`:
+    /// the source is new.
+    pub continues: Vec<Option<usize>>,
+}
+
+/// Returns the changes from `running` to `wanted`. Copies to wanted sources the worker IDs that the
+/// running sources picked from the machine.
 ///
 /// # Errors
 /// Every setting whose change needs a restart, with its place in `wanted`, both values and the
 /// reason.
-pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mistakes> {
+pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mistakes> {
+    let continues = continued(running, wanted);
+    let wanted = &*wanted;
     let mut changed = Vec::new();
     let mut refused = Vec::new();
-    for (row, source) in rows_of(running.sources.len().min(wanted.sources.len())) {
-        let index = source.unwrap_or(0);
-        // If the index now belongs to another source, only the changed name is reported.
-        let is_same = source.is_none() || running.sources[index].name == wanted.sources[index].name;
-        if !is_same && row.key != "name" {
-            continue;
-        }
-        let from = (row.show)(running, index);
-        let to = (row.show)(wanted, index);
+    let mut compare = |row: &Row, before: usize, source: Option<usize>| {
+        let from = (row.show)(running, before);
+        let to = (row.show)(wanted, source.unwrap_or(0));
         let key = row.full_key(source);
         match row.change {
             _ if from == to => {}
@@ -81,28 +88,64 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
                 refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }
         }
+    };
+    rows().filter(|row| !row.is_of_source()).for_each(|row| compare(row, 0, None));
+    for (index, before) in continues.iter().enumerate() {
+        let Some(before) = *before else { continue };
+        rows().filter(|row| row.is_of_source()).for_each(|row| compare(row, before, Some(index)));
     }
     changed.extend(changed_identities(running, wanted));
-    refused.extend(other_count(running, wanted));
-    Mistakes::new(refused).map_or(Ok(changed), Err)
+    changed.extend(added_and_removed(running, wanted, &continues));
+    Mistakes::new(refused).map_or(Ok(Difference { changed, continues }), Err)
 }
 
-/// Returns a refusal if the number of sources changes.
-fn other_count(running: &Settings, wanted: &Settings) -> Option<Mistake> {
-    if running.sources.len() == wanted.sources.len() {
-        return None;
+/// Returns for each wanted source the running source that it continues: the one with its name or,
+/// if a name has only changed, the one with the same settings. The name of a ticket source is its
+/// counter's, so a ticket source with another name is another source.
+fn continued(running: &Settings, wanted: &mut Settings) -> Vec<Option<usize>> {
+    let named = |name: &str| running.sources.iter().position(|source| source.name == name);
+    let mut continues: Vec<Option<usize>> = wanted.sources.iter().map(|source| named(&source.name)).collect();
+    for (index, before) in continues.iter().enumerate() {
+        if let Some(before) = *before {
+            wanted.sources[index].keep_picked(&running.sources[before]);
+        }
     }
-    let text = format!(
-        "found {}, the daemon runs with {}: sources start and stop with the daemon; {WHAT_TO_DO}",
-        names(wanted),
-        names(running)
-    );
-    let origin = wanted.origins.of(&format!("sources[{}]", wanted.sources.len() - 1));
-    Some(Mistake { origin, key: String::from("sources"), text, is_clock_behind: false })
+    for index in 0..continues.len() {
+        if continues[index].is_some() {
+            continue;
+        }
+        let own = wanted.sources[index].worker_ids.clone();
+        for (before, source) in running.sources.iter().enumerate() {
+            if continues.contains(&Some(before)) || !source.kind.follows_the_clock() {
+                continue;
+            }
+            wanted.sources[index].keep_picked(source);
+            let mut others = rows().filter(|row| row.is_of_source() && row.key != "name");
+            if others.all(|row| (row.show)(running, before) == (row.show)(wanted, index)) {
+                continues[index] = Some(before);
+                break;
+            }
+            wanted.sources[index].worker_ids.clone_from(&own);
+        }
+    }
+    continues
 }
 
-/// Returns the names of the sources, in their order.
-fn names(settings: &Settings) -> String {
-    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
-    names.join(", ")
+/// Returns a change for each source that is added or removed, which is reported by its name alone.
+fn added_and_removed(running: &Settings, wanted: &Settings, continues: &[Option<usize>]) -> Vec<Changed> {
+    let mut changed = Vec::new();
+    let none = || String::from("none");
+    for (before, source) in running.sources.iter().enumerate() {
+        let name = format!("{:?}", source.name);
+        if !continues.contains(&Some(before)) {
+            changed.push(Changed { key: format!("source {name}: name"), from: name, to: none() });
+        }
+    }
+    for (source, before) in wanted.sources.iter().zip(continues) {
+        let name = format!("{:?}", source.name);
+        if before.is_none() {
+            changed.push(Changed { key: format!("source {name}: name"), from: none(), to: name });
+        }
+    }
+    changed
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Settings;
 use super::fields::WorkerIds;
-use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
+use super::setting::{Change::Reload, Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::keeper::{RESERVE, RESERVE_MAX};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -27,8 +27,6 @@ const HORIZON: Duration = Duration::from_secs(3);
 // The default of `reserve`.
 const _: () = assert!(RESERVE == 32);
 
-/// The reason why a reload cannot change the name or the index of a running source.
-const PLACE: &str = "a source keeps its place and its name while the daemon runs";
 /// The reason why a reload cannot change the layout and the worker IDs of a running source.
 const MADE_OF: &str = "the source's cursor and ceiling depend on it";
 /// The reason why a reload cannot change the rules by which a running source claims.
@@ -45,7 +43,7 @@ settings! {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
         /// all digits, and different for each source. A file with `[[sources]]` must name each of
         /// them.
-        name: String = r#""default""# in SourceAlone, Restart(PLACE), |value| value.name();
+        name: String = r#""default""# in SourceAlone, Reload, |value| value.name();
 
         /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout.
         /// "ticket" counts, as a sequence of a database does; it has no layout, no worker_ids and

@@ -23,13 +23,18 @@ pub struct Facts {
     pub redis_info: String,
     /// The most IDs per request.
     pub max_count: u32,
-    /// The names of the sources, by their index.
+    /// The names of the sources, by their index. The name of a removed source is empty, and no
+    /// client can send it.
     pub sources: Vec<String>,
+    /// The indices of the configured sources, in the order of the file.
+    pub order: Vec<usize>,
+    /// The index of the first source of the file. Requests that name no source draw from it.
+    pub first: usize,
     /// The rules that decide who a client is.
     pub access: Rules,
     /// The form of INCR's replies.
     pub replies: Replies,
-    /// The settings of the sources, by their index.
+    /// The settings of the sources, by their index. Those of removed sources have no meaning.
     source_settings: Vec<SourceSettings>,
     /// The source for keys that name no source. `None`: the front ends refuse such keys, but the
     /// front end for memcached draws from the first source.
@@ -37,16 +42,50 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the facts of a daemon with these settings.
+    /// Returns the facts of a daemon with these settings, whose sources have the indices 0, 1, ….
     pub fn new(settings: &Settings, info_json: Vec<u8>, access: Rules) -> Self {
-        let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
-        let any_key =
-            settings.sources.iter().position(|source| Some(&source.name) == settings.any_key.as_ref());
-        let source_settings = settings.sources.clone();
+        Facts::of(settings, (0..settings.sources.len()).collect(), info_json, access)
+    }
+
+    /// Returns the facts of a daemon with these settings. `order` has the index of each source.
+    pub fn of(settings: &Settings, order: Vec<usize>, info_json: Vec<u8>, access: Rules) -> Self {
+        let indices = order.iter().max().map_or(0, |last| last + 1);
+        let mut sources = vec![String::new(); indices];
+        let mut source_settings = vec![SourceSettings::default(); indices];
+        for (&index, source) in order.iter().zip(&settings.sources) {
+            sources[index].clone_from(&source.name);
+            source_settings[index] = source.clone();
+        }
+        let named = |name: &String| sources.iter().position(|source| source == name);
+        let any_key = settings.any_key.as_ref().and_then(named);
+        let first = order.first().copied().unwrap_or_default();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
         let redis_info = resp::info(&info_json);
-        Facts { info_json, redis_info, max_count, sources, access, replies, source_settings, any_key }
+        Facts {
+            info_json,
+            redis_info,
+            max_count,
+            sources,
+            order,
+            first,
+            access,
+            replies,
+            source_settings,
+            any_key,
+        }
+    }
+
+    /// Returns the index of the source with this name.
+    pub fn source_named(&self, name: &[u8]) -> Option<usize> {
+        let found = self.sources.iter().position(|source| source.as_bytes() == name);
+        found.filter(|_| !name.is_empty())
+    }
+
+    /// Returns the names of the sources, in the order of the file, with `between` between two names.
+    pub fn names(&self, between: &str) -> String {
+        let names: Vec<&str> = self.order.iter().map(|&index| &*self.sources[index]).collect();
+        names.join(between)
     }
 
     /// Returns true if several IDs of one request for this source are consecutive numbers.
@@ -72,8 +111,7 @@ impl Facts {
     /// return a dictionary, or because their keys are made of parts.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
         let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-        let named = self.sources.iter().position(|source| source.as_bytes() == name);
-        named.or(self.any_key)
+        self.source_named(name).or(self.any_key)
     }
 
     /// Returns what a counter's increment by `by` means for a source. Every source can be incremented

@@ -174,7 +174,7 @@ impl Memcached {
 /// Returns the source that the key, or its part before a colon, names. If there is none, returns
 /// the source of `any_key` or, if that is not set, the first source.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
-    facts.source_of_key(key).unwrap_or_default()
+    facts.source_of_key(key).unwrap_or(facts.first)
 }
 
 impl FrontEnd for Memcached {

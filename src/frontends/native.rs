@@ -65,7 +65,7 @@ impl Native {
     #[inline]
     fn source_of(&mut self, name: &[u8], facts: &Facts) -> Option<usize> {
         if name.is_empty() {
-            return Some(0);
+            return Some(facts.first);
         }
         if facts.sources.get(self.last_source).is_some_and(|last| last.as_bytes() == name) {
             return Some(self.last_source);
@@ -75,7 +75,7 @@ impl Native {
 
     #[cold]
     fn look_up(&mut self, name: &[u8], facts: &Facts) -> Option<usize> {
-        let found = facts.sources.iter().position(|source| source.as_bytes() == name)?;
+        let found = facts.source_named(name)?;
         self.last_source = found;
         Some(found)
     }
@@ -196,7 +196,7 @@ fn unknown_source(name: &[u8], facts: &Facts) -> String {
         Ok(name) => format!("{name:?}"),
         Err(_) => format!("\"{}\"", name.escape_ascii()),
     };
-    format!("found source {name}, this daemon has {}", facts.sources.join(", "))
+    format!("found source {name}, this daemon has {}", facts.names(", "))
 }
 
 // Not inlined: few replies are lists, and inlining would make all others save more registers.
@@ -258,7 +258,7 @@ impl FrontEnd for Native {
                 break;
             };
             if let Ok(Request::Next(next)) = content
-                && (next.source == named || next.source.is_empty() && source == 0)
+                && (next.source == named || next.source.is_empty() && source == facts.first)
                 && next.count <= facts.max_count
             {
                 demand += u64::from(next.count);

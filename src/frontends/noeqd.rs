@@ -117,7 +117,7 @@ impl FrontEnd for Noeqd {
             return Step::Close { error: Some(ErrorCode::BadCount) };
         }
         self.requests += 1;
-        Step::Ids { consumed: 1, ask: Ask::new(0, count.into()), form: () }
+        Step::Ids { consumed: 1, ask: Ask::new(facts.first, count.into()), form: () }
     }
 
     fn has_kept_requests(&self) -> bool {
@@ -128,8 +128,8 @@ impl FrontEnd for Noeqd {
         self.requests * Noeqd::REQUEST_COST_BYTES
     }
 
-    fn demand(&self, bytes: &[u8], source: usize, _facts: &Facts) -> u64 {
-        if source == 0 { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
+    fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64 {
+        if source == facts.first { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
     }
 
     #[inline]

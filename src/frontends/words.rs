@@ -86,7 +86,9 @@ pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Optio
 /// fleet, if that is the cause.
 pub fn no_grant(source: &str, waits_for: Option<&str>) -> Words {
     let message = match waits_for {
-        Some(reason) => format!("source {source} waits for a worker ID: {reason}"),
+        Some(reason) => {
+            format!("source {source} waits for a worker ID: {reason}; the daemon's status has more")
+        }
         None => format!(
             "source {source} has not begun yet: its start waits for the state's disk or for the coordinator; the daemon's \
              status has the cause"
@@ -94,6 +96,12 @@ pub fn no_grant(source: &str, waits_for: Option<&str>) -> Words {
     };
     let retry_after = Some(Duration::from_secs(1));
     Words { code: ErrorCode::NoCeiling, action: Action::Leave, retry_after, message }
+}
+
+/// Returns the words for a source that a reload has removed.
+pub fn removed(source: &str) -> Words {
+    let message = format!("a reload of the daemon has removed source {source}; ask for another source");
+    Words { code: ErrorCode::UnknownSource, action: Action::Tell, retry_after: None, message }
 }
 
 /// Puts a source's refusal into words.

@@ -28,8 +28,9 @@ use tokio::time::Instant;
 
 use self::kernel_log::{Heard, hear_log};
 use crate::ceiling::HostIdentity;
+use crate::server::common::Common;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shared::common::Common;
+use crate::server::shared::note::Note;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
@@ -72,23 +73,18 @@ impl KernelLog {
     }
 }
 
-/// Starts the thread that watches for announcements until the log ends. Logs how the daemon
-/// notices that the machine was restored.
-pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
+/// Starts the thread that watches for announcements until the log ends. Returns a line about how
+/// the daemon notices that the machine was restored.
+pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) -> Note {
     let log = match log {
         Ok(log) => log,
         Err(error) => {
-            tracing::info!(
+            return Note::Info(format!(
                 "cannot read the kernel's log ({place}: {error}): a restore of the machine from a snapshot is noticed only if \
                  its clocks jump"
-            );
-            return;
+            ));
         }
     };
-    tracing::info!(
-        "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
-         changes the VM generation ID"
-    );
     // If no thread can be started, only a jump of the clocks shows that the machine was restored.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
@@ -108,6 +104,10 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
             }
         }
     });
+    Note::Info(format!(
+        "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
+         changes the VM generation ID"
+    ))
 }
 
 /// Sleeps until a new generation is announced. Returns false when the log has ended.

@@ -5,6 +5,7 @@ mod endpoints;
 mod numbers;
 mod operator;
 mod outages;
+mod reloads;
 mod restored;
 mod schedules;
 mod shown;

@@ -1,6 +1,7 @@
 //! Reloads by SIGHUP. If one setting cannot change while the daemon runs, the whole reload is
 //! refused. The daemon continues to serve after every reload, even after a refused one.
 
+mod sources;
 mod words;
 
 use crate::support::failing_disk::FailingDisk;

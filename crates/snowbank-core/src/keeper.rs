@@ -135,19 +135,20 @@ impl Keeper {
         self.writers.iter_mut().for_each(|writer| writer.wall_minus_boot_us = carried_us);
     }
 
+    /// Adds a source that has no grant yet. It gets the next index.
+    pub fn add(&mut self, awaited: ManagedSource) {
+        self.writers.iter_mut().for_each(|writer| writer.durable.push(awaited.first(writer.reach)));
+        self.sources.push(awaited);
+    }
+
     /// Puts a source whose first ceiling is granted already, and durable at each writer, in the
-    /// place of the source that had this index and no grant yet. The next free index adds a source.
+    /// place of the source that had this index and no grant yet.
     ///
     /// # Panics
     /// Panics if the source in this place has started: then a write for it may be in flight, and
     /// its outcome would count for the new source.
     pub fn put(&mut self, index: usize, managed: ManagedSource) {
-        let Some(place) = self.sources.get_mut(index) else {
-            assert_eq!(index, self.sources.len(), "a place would be empty");
-            self.writers.iter_mut().for_each(|writer| writer.durable.push(managed.first(writer.reach)));
-            self.sources.push(managed);
-            return;
-        };
+        let place = &mut self.sources[index];
         assert!(!place.has_started(), "a source that has started keeps its place");
         self.writers.iter_mut().for_each(|writer| writer.durable[index] = managed.first(writer.reach));
         *place = managed;
@@ -406,8 +407,14 @@ impl Keeper {
     /// Ends all claims. Returns the bound that the stop should store for each source. The caller
     /// may trim the ceilings to these bounds unless the daemon has lost its locks.
     pub fn seal(&mut self) -> Vec<Left> {
-        let left: Vec<Left> =
-            self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect();
+        self.seal_these(0..self.sources.len())
+    }
+
+    /// Ends the claims of these sources, as [`seal`](Keeper::seal) does. From then on, nothing is
+    /// written for them.
+    pub fn seal_these(&mut self, indices: impl IntoIterator<Item = usize>) -> Vec<Left> {
+        let sealed = indices.into_iter().filter_map(|index| self.sources.get(index)?.seal(index));
+        let left: Vec<Left> = sealed.collect();
         for &Left { source: index, id_bound, .. } in &left {
             let source = self.sources[index].source();
             let end = source.numbering().position_from(id_bound);

@@ -210,6 +210,17 @@ impl Notes {
         self.is_changed = true;
     }
 
+    /// Gives a source's note another name. If a note had that name, it is forgotten.
+    pub fn rename(&mut self, before: &str, name: &str) {
+        self.document.notes.retain(|note| note.source != name);
+        for note in &mut self.document.notes {
+            if note.source == before {
+                name.clone_into(&mut note.source);
+            }
+        }
+        self.is_changed = true;
+    }
+
     /// Begins to store the notes if they have changed, and does not wait.
     pub(super) fn begin(&mut self) {
         if std::mem::take(&mut self.is_changed)

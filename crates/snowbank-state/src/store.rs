@@ -131,6 +131,16 @@ impl DiskStore {
         trimmed
     }
 
+    /// Gives these sources other names, which the next write makes durable. A name binds only the
+    /// order of IDs.
+    pub fn rename(&mut self, names: Vec<(usize, String)>) {
+        for (index, name) in names {
+            if let Some(record) = self.sources.get_mut(&index) {
+                record.name = name;
+            }
+        }
+    }
+
     /// Returns the state directory.
     pub fn path(&self) -> &std::path::Path {
         self.directory.path()

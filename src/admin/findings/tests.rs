@@ -218,7 +218,11 @@ fn the_worst_finding_comes_first_and_makes_the_headline() {
     let status = judged(|status| {
         status.first_snowflake().layout_years_left = 0.5;
         status.first_snowflake().stands_s = 4.0;
-        status.sources.push(SourceStatus { name: String::from("other"), ..healthy().sources.remove(0) });
+        status.sources.push(SourceStatus {
+            index: 1,
+            name: String::from("other"),
+            ..healthy().sources.remove(0)
+        });
     });
     assert_eq!(status.findings[0].name, "clock");
     assert_eq!(status.headline, "NOT READY: requests of source orders are refused");

@@ -14,6 +14,7 @@ fn source() -> SourceStatus {
     let snowflake =
         SnowflakeStatus { headroom_s: 2.5, layout_years_left: 54.0, ..SnowflakeStatus::default() };
     SourceStatus {
+        index: 0,
         name: String::from("orders"),
         facts: Vec::new(),
         kind: KindStatus::Snowflake(snowflake),

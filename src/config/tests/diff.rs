@@ -6,6 +6,7 @@ use super::*;
 use crate::config::daemon::rows;
 use crate::config::setting::{Change, Row};
 use crate::config::value::Value;
+use snowbank_id::layout::WorkerSet;
 
 /// The key of each setting, with its section, and a value other than the default.
 const OTHERS: &[(&str, &str)] = &[
@@ -83,9 +84,12 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
         let wanted = changed(&running, row, other);
         assert_eq!((row.show)(&wanted, 0), *other, "{key}");
         let full = row.full_key(row.is_of_source().then_some(0));
-        match (row.change, diff(&running, &wanted)) {
-            (Change::Reload, Ok(changes)) => {
-                assert_eq!(changes, [Changed { key: full, from: default, to: (*other).to_owned() }]);
+        match (row.change, diff(&running, &mut wanted.clone())) {
+            (Change::Reload, Ok(difference)) => {
+                assert_eq!(
+                    difference.changed,
+                    [Changed { key: full, from: default, to: (*other).to_owned() }]
+                );
             }
             (Change::Restart(reason), Err(refused)) => {
                 let [only] = &refused.0[..] else { panic!("{refused:?}") };
@@ -98,29 +102,66 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
     assert_eq!(OTHERS.len(), rows().count(), "OTHERS has a value of a setting that is gone");
 }
 
+fn source(name: &str, worker: usize) -> String {
+    format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n")
+}
+
 #[test]
-fn a_reload_names_every_refusal_and_keeps_the_sources() {
-    let source = |name: &str, worker: usize| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
-    let a = source("a", 1);
-    let b = source("b", 2);
-    let c = source("c", 3);
+fn a_reload_names_every_refusal() {
+    let [a, b, c] = [("a", 1), ("b", 2), ("c", 3)].map(|(name, worker)| source(name, worker));
     let running = settings(&format!("{a}{b}"));
-    let refusals = |wanted: &str| match diff(&running, &settings(wanted)) {
+    let refusals = |wanted: &str| match diff(&running, &mut settings(wanted)) {
         Ok(_) => Vec::new(),
         Err(refused) => refused.0.iter().map(|mistake| mistake.key.clone()).collect(),
     };
-    assert_eq!(refusals(&format!("{a}{b}{c}")), ["sources"]);
-    assert_eq!(
-        refusals(&format!("shards = 9\norder = \"strict\"\n{a}{c}{b}")),
-        ["shards", "order", "sources[1].name", "sources"]
-    );
-    assert_eq!(refusals(&a), ["sources"]);
-    let refused = diff(&running, &settings(&format!("# one\nshards = 9\n{a}{b}"))).unwrap_err();
+    assert_eq!(refusals(&format!("shards = 9\norder = \"strict\"\n{a}{c}{b}")), ["shards", "order"]);
+    let refused = diff(&running, &mut settings(&format!("# one\nshards = 9\n{a}{b}"))).unwrap_err();
     let line = "/etc/snowbank.toml:2: shards: found 9, the daemon runs with 4: ";
     assert!(refused.to_string().starts_with(line), "{refused}");
-    assert_eq!(refusals("shards = 9"), ["shards", "sources", "sources[0].name"]);
     // If one setting cannot change, no setting changes.
     assert_eq!(refusals(&format!("shards = 9\n{a}{b}[limits]\nmax_count = 1")), ["shards"]);
+    // Two sources that swap their names swap their worker IDs.
+    let swapped = format!("{}{}", source("b", 1), source("a", 2));
+    assert_eq!(refusals(&swapped), ["sources[0].worker_ids", "sources[1].worker_ids"]);
+}
+
+#[test]
+fn sources_are_compared_by_name_and_not_by_place() {
+    let [a, b, c] = [("a", 1), ("b", 2), ("c", 3)].map(|(name, worker)| source(name, worker));
+    let ticket = |name: &str| format!("[[sources]]\nname = {name:?}\nkind = \"ticket\"\n");
+    let found = |from: &str, to: &str| {
+        let Difference { changed, continues } = diff(&settings(from), &mut settings(to)).unwrap();
+        (changed.iter().map(Changed::to_string).collect::<Vec<_>>(), continues)
+    };
+    assert_eq!(found(&format!("{a}{b}"), &format!("{b}{a}")), (vec![], vec![Some(1), Some(0)]));
+    assert_eq!(
+        found(&format!("{a}{b}"), &format!("{c}{b}")),
+        (
+            vec![
+                String::from("source \"a\": name: \"a\" -> none"),
+                String::from("source \"c\": name: none -> \"c\"")
+            ],
+            vec![None, Some(1)]
+        )
+    );
+    let renamed = source("other", 1);
+    assert_eq!(
+        found(&format!("{a}{b}"), &format!("{b}{renamed}")),
+        (vec![String::from("sources[1].name: \"a\" -> \"other\"")], vec![Some(1), Some(0)])
+    );
+    // The name of a ticket source is its counter's.
+    let (from, to) = (format!("{a}{}", ticket("t")), format!("{a}{}", ticket("u")));
+    assert_eq!(found(&from, &to).1, [Some(0), None]);
+    // A machine's worker IDs stay those of the start.
+    let named = |name: &str| {
+        format!("[[sources]]\nname = {name:?}\nlayout = \"twitter\"\nworker_id_from = \"hostname\"\n")
+    };
+    let mut running = settings(&named("a"));
+    running.sources[0].worker_ids.set = WorkerSet::single(5);
+    running.sources[0].worker_ids.are_picked = true;
+    let mut wanted = settings(&named("b"));
+    assert_eq!(diff(&running, &mut wanted).unwrap().continues, [Some(0)]);
+    assert_eq!(wanted.sources[0].worker_ids, running.sources[0].worker_ids);
 }
 
 #[test]
@@ -128,7 +169,7 @@ fn identities_are_compared_by_name_and_not_by_place() {
     let billing = "[[identities]]\nname = \"billing\"\n";
     let orders = "[[identities]]\nname = \"orders\"\n";
     let changes = |from: &str, to: &str| -> Vec<String> {
-        let changed = diff(&settings(from), &settings(to)).unwrap();
+        let changed = diff(&settings(from), &mut settings(to)).unwrap().changed;
         changed.iter().map(Changed::to_string).collect()
     };
     assert_eq!(
@@ -150,5 +191,5 @@ fn a_value_written_differently_is_no_change() {
     );
     let same = "shards = 4\nlayout = \"twitter\"\nworker_ids = [0]\n[limits]\nmax_wait = \"10000ms\"\n\
                 max_count = 4294967295\ndrain_timeout = \"0s\"";
-    assert_eq!(diff(&running, &settings(same)), Ok(Vec::new()));
+    assert_eq!(diff(&running, &mut settings(same)).unwrap().changed, []);
 }

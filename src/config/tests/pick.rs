@@ -47,7 +47,7 @@ fn a_reload_sees_that_a_configured_field_has_changed() {
     let running = pick(&of(0), "web-0").unwrap();
     let mut wanted = settings(&of(1));
     wanted.sources[0].keep_picked(&running.sources[0]);
-    let mistakes = diff(&running, &wanted).expect_err("only a restart changes worker IDs");
+    let mistakes = diff(&running, &mut wanted.clone()).expect_err("only a restart changes worker IDs");
     assert!(mistakes.first_line().contains("worker_ids"), "{mistakes}");
 }
 
@@ -59,7 +59,7 @@ fn the_changed_pool_of_an_assigned_worker_id_is_seen_at_reload() {
     for (pool, is_changed) in [("0-9", false), ("100-109", true)] {
         let mut wanted = of(pool);
         wanted.sources[0].keep_picked(&running.sources[0]);
-        let refused = diff(&running, &wanted).err().map(|mistakes| mistakes.first_line());
+        let refused = diff(&running, &mut wanted.clone()).err().map(|mistakes| mistakes.first_line());
         assert_eq!(refused.is_some(), is_changed, "{refused:?}");
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     }
     let reply = match path {
         "/v1/ids" => return ids(head, conditions),
-        "/id" => return Ok(katsubushi_id(head)),
+        "/id" => return Ok(katsubushi_id(head, facts)),
         "/ids" => return katsubushi_ids(head, conditions),
         OPENAPI_PATH => Ok(Reply::with_body(JSON, openapi(conditions))),
         HEALTH_PATH => health(conditions),
@@ -91,7 +91,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
 fn openapi(conditions: &Conditions<'_>) -> String {
     let facts = conditions.facts;
     let sources = if conditions.session.is_authorized() {
-        format!("\"enum\": [\"{}\"]", facts.sources.join("\", \""))
+        format!("\"enum\": [\"{}\"]", facts.names("\", \""))
     } else {
         String::from("\"minLength\": 1")
     };
@@ -120,14 +120,14 @@ fn check_method(head: &Head<'_>, allowed: &'static str) -> Result<(), Reply> {
 /// Returns the source with this name, or the first source if no name is given. An unknown name is a
 /// mistake, even if `any_key` is set.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
-    let Some(name) = name else { return Ok(0) };
-    known(facts.sources.iter().position(|source| source == name), name, facts)
+    let Some(name) = name else { return Ok(facts.first) };
+    known(facts.source_named(name.as_bytes()), name, facts)
 }
 
 /// Returns the source that was `found`, or the refusal of `name`.
 fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
     found.ok_or_else(|| {
-        let text = format!("found source {name:?}, allowed: {}", facts.sources.join(", "));
+        let text = format!("found source {name:?}, allowed: {}", facts.names(", "));
         Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
     })
 }
@@ -168,9 +168,9 @@ fn wants_json(head: &Head<'_>) -> bool {
 }
 
 /// Answers katsubushi's /id.
-fn katsubushi_id(head: &Head<'_>) -> Answer {
+fn katsubushi_id(head: &Head<'_>, facts: &Facts) -> Answer {
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
-    Answer::Ids(Ask::new(0, 1), Box::new(listing))
+    Answer::Ids(Ask::new(facts.first, 1), Box::new(listing))
 }
 
 /// Answers katsubushi's /ids.
@@ -181,7 +181,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
         _ => query.count("n", conditions.facts.max_count)?,
     };
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
-    Ok(Answer::Ids(Ask::new(0, count), Box::new(listing)))
+    Ok(Answer::Ids(Ask::new(conditions.facts.first, count), Box::new(listing)))
 }
 
 /// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.

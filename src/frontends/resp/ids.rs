@@ -82,7 +82,7 @@ fn last_number(source: usize, conditions: &Conditions<'_>) -> Result<u64, Refuse
 
 /// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
 pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
-    let mut ask = Ask::new(0, 1);
+    let mut ask = Ask::new(facts.first, 1);
     if let [name, rest @ ..] = operands
         && (is_source(name, facts) || !is_count(name) && !is_option(name))
     {
@@ -127,7 +127,7 @@ fn is_option(text: &[u8]) -> bool {
 }
 
 fn is_source(name: &[u8], facts: &Facts) -> bool {
-    facts.sources.iter().any(|source| source.as_bytes() == name)
+    facts.source_named(name).is_some()
 }
 
 fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
@@ -148,7 +148,7 @@ fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
 #[cold]
 fn unknown_source(key: &[u8], facts: &Facts) -> Refused {
     let found = shown(key);
-    let names = facts.sources.join(", ");
+    let names = facts.names(", ");
     let text = format!(
         "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's \
          configuration"

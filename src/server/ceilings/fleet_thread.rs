@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
@@ -44,10 +44,14 @@ pub(crate) enum Job {
     /// Take a range of a shared counter.
     Range(WantedRange),
     /// Check that the coordinator answers, and that the worker IDs still belong to this daemon.
-    Confirm(Clocks),
+    Confirm(Clocks, Sender<Result<(), String>>),
     /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
     /// ranges of shared counters back.
-    Release(Vec<Bound>, Vec<Rest>, Clocks),
+    Release(Vec<Bound>, Vec<Rest>, Clocks, Sender<Result<(), String>>),
+    /// Forget sources that a reload has removed.
+    Leave(Vec<usize>),
+    /// Call these sources by these names.
+    Rename(Vec<(usize, String)>),
     /// Take the worker IDs of sources that start.
     Join(Box<Joining>, Sender<Joined>),
     /// Check that the worker IDs that were taken last are still this daemon's.
@@ -68,8 +72,6 @@ pub(crate) enum Done {
     /// The result of a check: Ok if the worker IDs still belong to this daemon, or an error if the
     /// coordinator did not answer.
     Checked(Result<(), NoAnswer>, Box<Noticed>),
-    /// The result of a job that a stop asked for: see [`Fleet::finish`].
-    Finished(Result<(), String>),
     /// Another process may have taken over a worker ID or a shared counter.
     Lost(TakenOver),
 }
@@ -86,8 +88,8 @@ pub(crate) struct Noticed {
 /// The daemon's membership in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// The worker IDs that the coordinator may assign to each source.
-    pub(crate) pools: Vec<Pool>,
+    /// The worker IDs that the coordinator may assign to each source, with the source's index.
+    pub(crate) pools: Vec<(usize, Pool)>,
     /// The file with the certificate that the daemon shows to the coordinator. `None`: the daemon
     /// shows no certificate.
     pub(crate) certificate: Option<PathBuf>,
@@ -101,9 +103,28 @@ struct Work {
     noticed_at: Option<Instant>,
     /// The index of the pool that is being counted. `None` between two counts.
     counting: Option<usize>,
+    /// How often the machine had been restored from a snapshot when sources last joined.
+    restores: u64,
 }
 
 impl Work {
+    /// Adds the pools of sources that join. Their worker IDs are counted soon.
+    fn add_pools(&mut self, pools: Vec<(usize, Pool)>) {
+        for (source, pool) in pools {
+            if self.in_fleet.pools.iter().all(|(of, _)| *of != source) {
+                self.in_fleet.pools.push((source, pool));
+                self.noticed_at = None;
+            }
+        }
+    }
+
+    /// Forgets sources that a reload has removed.
+    fn leave(&mut self, sources: &[usize]) {
+        self.in_fleet.member.leave(sources);
+        self.in_fleet.pools.retain(|(source, _)| !sources.contains(source));
+        self.noticed.pools.retain(|pool| !sources.contains(&pool.source));
+    }
+
     /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
     /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at
     /// most one call to the coordinator.
@@ -114,7 +135,7 @@ impl Work {
             self.counting = Some(0);
         }
         let InFleet { member, pools, .. } = &mut self.in_fleet;
-        let Some(pool) = self.counting.and_then(|at| pools.get_mut(at)) else {
+        let Some((_, pool)) = self.counting.and_then(|at| pools.get_mut(at)) else {
             self.counting = None;
             return;
         };
@@ -141,35 +162,37 @@ pub(crate) type Fleet = JobThread<Job, Done>;
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn start(in_fleet: InFleet) -> io::Result<Fleet> {
-    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
+    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None, restores: 0 };
     JobThread::start("fleet", JOBS_MAX, work, run)
 }
 
 impl Fleet {
     /// Sends one of the two jobs of a stop, and waits for its result. A stop sends [`Job::Confirm`]
-    /// and, if that succeeds, [`Job::Release`]. Results of earlier jobs are ignored, except for a
-    /// loss, which is an error.
+    /// and, if that succeeds, [`Job::Release`]. If an earlier job has found a loss, that is an error.
     ///
     /// # Errors
     /// After a failed Confirm, the stop must not release the worker IDs. After a failed Release, it
     /// is unknown whether the coordinator released them. If it did, other daemons can take them at
     /// once. If not, only after the clock has passed the bounds.
-    pub(crate) fn finish(&mut self, job: Job) -> Result<(), String> {
-        self.send(job);
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        loop {
-            match self.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Done::Finished(result)) => return result,
-                Ok(Done::Lost(TakenOver(reason))) => return Err(reason),
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(format!("the coordinator did not answer within {ANSWER_TIMEOUT:?}"));
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(String::from("the fleet thread has failed"));
-                }
+    pub(crate) fn finish(
+        &mut self,
+        job: impl FnOnce(Sender<Result<(), String>>) -> Job,
+    ) -> Result<(), String> {
+        let (reply, replied) = mpsc::channel();
+        self.send(job(reply));
+        let finished = match replied.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(finished) => finished,
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("the coordinator did not answer within {ANSWER_TIMEOUT:?}"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(String::from("the fleet thread has failed")),
+        };
+        for done in self.take_done() {
+            if let Done::Lost(TakenOver(reason)) = done {
+                return Err(reason);
             }
         }
+        finished
     }
 }
 
@@ -178,6 +201,12 @@ fn lost(loss: &FleetError) -> Done {
 }
 
 fn run(work: &mut Work, job: Job) -> Option<Done> {
+    if let Job::Join(joining, _) = &job {
+        work.add_pools(joining.pools());
+        if std::mem::replace(&mut work.restores, joining.restores) != joining.restores {
+            work.in_fleet.member.record_restored();
+        }
+    }
     let member = &mut work.in_fleet.member;
     // Sending a reply fails if the control thread has ended.
     let done = match job {
@@ -209,11 +238,23 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
             Err(loss) => lost(&loss),
         },
-        Job::Confirm(clocks) => Done::Finished(member.confirm(clocks).map_err(FleetError::reason)),
-        Job::Release(bounds, rests, clocks) => {
+        Job::Confirm(clocks, reply) => {
+            let _ = reply.send(member.confirm(clocks).map_err(FleetError::reason));
+            return None;
+        }
+        Job::Release(bounds, rests, clocks, reply) => {
             let released = member.release(&bounds, clocks);
             let given = member.give_back_ranges(&rests).map_err(FleetError::reason);
-            Done::Finished(released.and(given))
+            let _ = reply.send(released.and(given));
+            return None;
+        }
+        Job::Leave(sources) => {
+            work.leave(&sources);
+            return None;
+        }
+        Job::Rename(names) => {
+            member.rename(&names);
+            return None;
         }
         Job::Check(clocks) => {
             // A daemon that serves must soon notice a loss.

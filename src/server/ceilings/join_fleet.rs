@@ -1,5 +1,6 @@
 //! The part of a start that takes the daemon's worker IDs from the coordinator of its fleet.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,20 +49,24 @@ pub(crate) fn open(
     let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
     let names = Names { fleet: &settings.fleet.name, state: &found.owner.state, holder: &holder };
     let member = Member::new(coordinator, names, settings.fleet_limits(), notes, new_identity);
-    Ok(InFleet { member, pools: pools(settings), certificate })
+    Ok(InFleet { member, pools: Vec::new(), certificate })
 }
 
 /// What sources that start ask of the coordinator.
 #[derive(Debug)]
 pub(crate) struct Joining {
     pub(crate) settings: Arc<Settings>,
-    /// The indices of the sources: those with a layout, and shared counters.
-    pub(crate) sources: Vec<usize>,
+    /// The sources by index: those with a layout, and shared counters.
+    pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
+    /// How many indices the daemon's sources have had.
+    pub(crate) indices: usize,
     /// The worker IDs of the sources that run.
     pub(crate) in_use: Vec<WorkerSet>,
     pub(crate) found: Arc<Found>,
     /// The reading of the clocks at which the start began.
     pub(crate) reading: Reading,
+    /// How often the machine had been restored from a snapshot then.
+    pub(crate) restores: u64,
 }
 
 /// The coordinator's answers to sources that start.
@@ -89,13 +94,12 @@ impl Joining {
     pub(super) fn join(&self, member: &mut FleetMember) -> Joined {
         let clocks = self.clocks();
         let mut joined = Joined::default();
-        joined.answers.taken = vec![None; self.settings.sources.len()];
+        joined.answers.taken = vec![None; self.indices];
         // Sources with configured worker IDs come first, so that no configured worker ID is picked
         // for another source.
-        let mut sources = self.sources.clone();
-        sources.retain(|&index| !self.settings.sources[index].kind.takes_ranges());
-        sources.sort_by_key(|&index| self.settings.sources[index].is_assigned());
-        for index in sources {
+        let with_layout = self.sources.iter().filter(|(_, source)| !source.kind.takes_ranges());
+        let (picked, given): (Vec<_>, Vec<_>) = with_layout.partition(|(_, source)| source.is_assigned());
+        for (&index, _) in given.into_iter().chain(picked) {
             match self.take(member, index, &mut joined) {
                 Ok((taken, locks)) => {
                     joined.answers.taken[index] = Some(taken);
@@ -110,9 +114,8 @@ impl Joining {
             joined.refused.extend(joined.locks.drain(..).map(|(index, _)| (index, error.clone())));
             joined.answers.taken.fill(None);
         }
-        for (index, taken) in joined.answers.taken.iter().enumerate() {
-            let source = &self.settings.sources[index];
-            if let Some(taken) = taken.as_ref().filter(|_| source.is_assigned()) {
+        for (&index, source) in &self.sources {
+            if let Some(taken) = joined.answers.taken(index).filter(|_| source.is_assigned()) {
                 let name = &source.name;
                 let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
@@ -137,8 +140,7 @@ impl Joining {
     /// counter's value at the coordinator is missing, unreadable or older than the state's value,
     /// if its maximum is too low, or if the coordinator refuses this daemon.
     fn take_ranges(&self, member: &mut FleetMember, joined: &mut Joined) {
-        for &index in &self.sources {
-            let source = &self.settings.sources[index];
+        for (&index, source) in &self.sources {
             if !source.kind.takes_ranges() {
                 continue;
             }
@@ -185,7 +187,7 @@ impl Joining {
             return None;
         }
         let mut held = Vec::new();
-        for (index, source) in self.settings.assigned() {
+        for (&index, source) in self.sources.iter().filter(|(_, source)| source.is_assigned()) {
             let Some(taken) = joined.answers.taken(index) else { continue };
             let numbering = source.numbering_with(&taken.worker_ids).ok()?;
             for record in self.found.assigned_before(&source.name, &numbering) {
@@ -206,8 +208,8 @@ impl Joining {
     ) -> Result<(Taken, WorkerLocks), StartError> {
         let settings = &*self.settings;
         let found = &*self.found;
-        let want = want(settings, index, self.clocks());
-        let source = &settings.sources[want.index];
+        let source = &*self.sources[&index];
+        let want = want(source, index, self.clocks());
         let given = &source.worker_ids;
         let taken = &joined.answers.taken;
         let allowed = |id| {
@@ -286,23 +288,25 @@ impl Joining {
 /// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
 const POOL_MAX: u64 = 65_536;
 
-/// Returns the worker IDs that the coordinator may assign to each source.
-fn pools(settings: &Settings) -> Vec<Pool> {
-    let mut pools = Vec::new();
-    for (source, settings) in settings.assigned() {
-        let SourceSettings { layout, worker_ids, .. } = settings;
-        let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
-        if count > POOL_MAX {
-            continue;
+impl Joining {
+    /// Returns the worker IDs that the coordinator may assign to each source, with its index.
+    pub(super) fn pools(&self) -> Vec<(usize, Pool)> {
+        let mut pools = Vec::new();
+        for (&source, settings) in self.sources.iter().filter(|(_, source)| source.is_assigned()) {
+            let SourceSettings { layout, worker_ids, .. } = &**settings;
+            let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
+            if count > POOL_MAX {
+                continue;
+            }
+            let numbers = if worker_ids.are_given {
+                layout.numbers_in_space(&worker_ids.set)
+            } else {
+                (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
+            };
+            pools.push((source, Pool::new(source, numbers)));
         }
-        let numbers = if worker_ids.are_given {
-            layout.numbers_in_space(&worker_ids.set)
-        } else {
-            (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
-        };
-        pools.push(Pool::new(source, numbers));
+        pools
     }
-    pools
 }
 
 /// Returns a name of the daemon for people: its machine, its address and its process number. The
@@ -321,8 +325,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
 }
 
 /// Returns what the source with this index asks of the coordinator, without a proof.
-fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
-    let source = &settings.sources[index];
+fn want(source: &SourceSettings, index: usize, clocks: Clocks) -> Want<'_> {
     Want { index, source: &source.name, layout: &source.layout, clocks, proof: Proof::None }
 }
 

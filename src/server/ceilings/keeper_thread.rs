@@ -5,7 +5,8 @@
 //! It runs before any source has a grant. The control thread takes worker IDs, makes first ceilings
 //! durable, and hands each source over as a [`Change`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -21,11 +22,11 @@ use super::storage_thread::{self, Done, Storage, Trim};
 use crate::ceiling::{Left, StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD, Rest};
-use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Write};
+use crate::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
+use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shared::common::Common;
 use crate::source::Source;
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
@@ -42,6 +43,23 @@ pub(crate) enum Change {
     Clock(Remembered, Reading, Sender<()>),
     /// Sources start, whose first ceilings are durable. The sender reports that it is done.
     Granted(Granted, Sender<()>),
+    /// Sources are added that have no grant yet. They get the next indices.
+    Added(Vec<ManagedSource>),
+    /// End the claims of these sources, and hand over what they held. `None`: the daemon has lost a
+    /// worker ID or the state, and ends.
+    Removed(Vec<usize>, Sender<Option<Ended>>),
+}
+
+/// What sources held that a reload has removed.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) left: Vec<Left>,
+    /// The rests of the ranges of shared counters.
+    pub(crate) rests: Vec<Rest>,
+    /// The locks of their worker IDs, by source.
+    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
+    /// The sources whose numbers another copy of the machine may hand out too.
+    pub(crate) restored: Vec<usize>,
 }
 
 /// Sources that start together.
@@ -70,8 +88,8 @@ pub(crate) struct Ceilings {
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet, or the coordinator's client is not open yet.
     fleet: Option<Fleet>,
-    /// True once a source that has worker IDs or numbers of the fleet has started.
-    is_in_fleet: bool,
+    /// The sources that have worker IDs or numbers of the fleet.
+    in_fleet: BTreeSet<usize>,
     /// The time at which a check was last sent to the fleet thread. `None`: no check was sent since
     /// the last source started. The first check is sent before any raise.
     fleet_checked_at: Option<BootMicros>,
@@ -91,7 +109,7 @@ impl Ceilings {
             unmarked: RateLimited::default(),
             storage: None,
             fleet: None,
-            is_in_fleet: false,
+            in_fleet: BTreeSet::new(),
             fleet_checked_at: None,
             fleet_is_checking: false,
             stored_at: clock::os::boot(),
@@ -115,6 +133,10 @@ impl Ceilings {
                 Change::Granted(granted, done) => {
                     self.grant(granted, clock::os::read(), common.restores.load(Ordering::Acquire));
                     let _ = done.send(());
+                }
+                Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
+                Change::Removed(indices, ended) => {
+                    let _ = ended.send(self.remove(&indices));
                 }
             }
         }
@@ -145,11 +167,28 @@ impl Ceilings {
             if let Some(range) = range {
                 keeper::add_range(managed.source(), range, 0);
             }
-            self.is_in_fleet |= managed.is_in_fleet();
+            self.in_fleet.extend(Some(index).filter(|_| managed.is_in_fleet()));
             self.locks.insert(index, locks);
             self.keeper.put(index, managed);
         }
         self.fleet_checked_at = None;
+    }
+
+    /// Ends the claims of sources. Returns `None` if the daemon has lost a worker ID or the state:
+    /// then nothing may be lowered or given back.
+    fn remove(&mut self, indices: &[usize]) -> Option<Ended> {
+        if self.keeper.lost().is_some() || self.still_ours().is_err() {
+            return None;
+        }
+        // If the machine was restored since the last poll, ranges of before are not given back.
+        self.keeper.revoke_after_a_jump(clock::os::read());
+        let left = self.keeper.seal_these(indices.iter().copied());
+        let rests = self.rests(&left);
+        let locks = indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect();
+        let mut restored = self.keeper.restored();
+        restored.retain(|index| indices.contains(index));
+        self.in_fleet.retain(|index| !indices.contains(index));
+        Some(Ended { left, rests, locks, restored })
     }
 
     /// Runs the keeper until `stopping` is set. Then seals the sources and trims their ceilings.
@@ -228,7 +267,7 @@ impl Ceilings {
 
     /// Sends a check to the fleet thread if it is due.
     fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
-        if let Some(fleet) = self.fleet.as_mut().filter(|_| self.is_in_fleet)
+        if let Some(fleet) = self.fleet.as_mut().filter(|_| !self.in_fleet.is_empty())
             && !self.fleet_is_checking
             && self.keeper.lost().is_none()
         {
@@ -265,7 +304,6 @@ impl Ceilings {
                     seen.noticed = *noticed;
                 }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
-                fleet_thread::Done::Finished(_) => {}
             }
         }
     }
@@ -330,16 +368,8 @@ impl Ceilings {
         let returning = self.confirm_return(is_lost, at_seal);
         // The marks are lowered before the state's bounds, because a mark must never be above the
         // state's bound.
-        let has_worker_ids: Vec<bool> =
-            self.keeper.sources().map(|source| source.numbering().snowflake().is_some()).collect();
-        let marked = sources.iter().filter(|_| !is_lost).try_for_each(|left| {
-            let Some(locks) = self.locks.get(&left.source) else { return Ok(()) };
-            if returning.is_some() && has_worker_ids[left.source] {
-                locks.mark_returned(left.id_bound)
-            } else {
-                locks.mark_granted(left.id_bound)
-            }
-        });
+        let is_returned = |source| returning.is_some() && self.in_fleet.contains(&source);
+        let marked = if is_lost { Ok(()) } else { mark_left(&sources, &self.locks, is_returned) };
         let bounds =
             sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
@@ -348,13 +378,17 @@ impl Ceilings {
         // A start that was refused changes nothing.
         let has_begun = !trim.sources.is_empty();
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok() && has_begun);
-        let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
+        let trimmed = match (self.storage, trim) {
+            (Some(storage), Some(trim)) => storage_thread::trim(storage, trim),
+            _ => Ok(()),
+        };
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         // The state's bounds are lowered before the coordinator's bounds, because a bound in the
         // state must never be above the coordinator's bound.
         if let Some(mut fleet) = returning
-            && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, rests, at_seal))
+            && let Err(reason) =
+                fleet.finish(|reply| fleet_thread::Job::Release(bounds, rests, at_seal, reply))
         {
             tracing::warn!(
                 "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
@@ -383,7 +417,7 @@ impl Ceilings {
             fleet.wait_for_end(fleet_thread::ANSWER_TIMEOUT);
             return None;
         }
-        match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
+        match fleet.finish(|reply| fleet_thread::Job::Confirm(clocks, reply)) {
             Ok(()) => Some(fleet),
             Err(reason) => {
                 tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
@@ -396,6 +430,20 @@ impl Ceilings {
 /// Returns the believed wall clock and the boot clock of a reading.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
+}
+
+/// Marks the worker IDs of sources that have ended: granted up to their last bound or, if they are
+/// given back to the fleet, returned.
+pub(crate) fn mark_left(
+    left: &[Left],
+    locks: &BTreeMap<usize, WorkerLocks>,
+    is_returned: impl Fn(usize) -> bool,
+) -> io::Result<()> {
+    left.iter().try_for_each(|left| match locks.get(&left.source) {
+        Some(locks) if is_returned(left.source) => locks.mark_returned(left.id_bound),
+        Some(locks) => locks.mark_granted(left.id_bound),
+        None => Ok(()),
+    })
 }
 
 /// Writes a mark that the IDs of a source are granted up to this bound. If that fails, the daemon

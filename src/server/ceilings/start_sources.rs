@@ -34,7 +34,8 @@ pub(crate) struct Found {
     pub(super) records: Vec<Record>,
     pub(super) owner: Owner,
     pub(super) here: HostIdentity,
-    notes: Vec<Note>,
+    /// Lines for the operator about the state.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Refuses a maximum that is below a number that may have been handed out. All numbers below
@@ -76,21 +77,30 @@ fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     ))
 }
 
-/// Marks the records of counters that were last started or set before a restore of the machine that
-/// the kernel's log has, and stores the marks.
+/// Marks the records of counters as [`mark_restored`] does, and stores the marks.
 fn record_restores(
     directory: &StateDir,
     records: &mut [Record],
     boot: Option<&str>,
     log: &KernelLog,
 ) -> Result<(), StateError> {
-    let Some(boot) = boot else { return Ok(()) };
+    if mark_restored(records.iter_mut(), boot, log) { store::write(directory, records) } else { Ok(()) }
+}
+
+/// Marks the records of counters that were last started or set before a restore of the machine that
+/// the kernel's log has. Returns whether there are such records.
+fn mark_restored<'r>(
+    records: impl Iterator<Item = &'r mut Record>,
+    boot: Option<&str>,
+    log: &KernelLog,
+) -> bool {
+    let Some(boot) = boot else { return false };
     let mut is_changed = false;
-    for record in records.iter_mut().filter(|record| !record.restored) {
+    for record in records.filter(|record| !record.restored) {
         record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
         is_changed |= record.restored;
     }
-    if is_changed { store::write(directory, records) } else { Ok(()) }
+    is_changed
 }
 
 /// A configured source that is locked, but has no ceiling yet.
@@ -201,9 +211,22 @@ impl Found {
     }
 
     /// Returns what a later start of this process finds in the state, which has these records by
-    /// now.
-    pub(crate) fn again(&self, records: Vec<Record>) -> Found {
-        Found { records, notes: Vec::new(), ..self.clone() }
+    /// now. If the machine was restored since these counters were last started or set, they are
+    /// unknown.
+    pub(crate) fn again(&self, mut records: Vec<Record>, counters: &[&str]) -> Found {
+        let mut here = self.here.clone();
+        if !counters.is_empty() {
+            let log = KernelLog::open(true);
+            let starting = records.iter_mut().filter(|record| counters.contains(&&*record.name));
+            mark_restored(starting, self.boot(), &log);
+            here.life = log.host().life;
+        }
+        Found { records, here, ..self.clone() }
+    }
+
+    /// Returns the owner of the state.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.
@@ -399,7 +422,7 @@ impl Found {
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
             store::plan(&self.records, &claimants, self.moment(now))?;
-        let mut notes = self.notes.clone();
+        let mut notes = Vec::new();
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));

@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::admin::Status;
+use crate::server::common::Common;
 use crate::server::lifecycle::control::TRY_TIMEOUT;
-use crate::server::shared::common::Common;
-use crate::server::shared::live_config::Stage;
 use crate::server::shared::start_error::StartError;
 
 /// The time for which a stop waits for storage after `drain_timeout`. With the default settings and
@@ -42,7 +41,7 @@ impl Health {
         let limits = &live_config.limits;
         let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
         // A source without a grant may be taking its worker ID now, and the stop gives it back.
-        let is_starting = live_config.supplies.iter().any(|supply| supply.stage != Stage::Granted);
+        let is_starting = live_config.supplies.iter().any(|supply| supply.stage.is_awaited());
         let trying = if is_starting { TRY_TIMEOUT } else { Duration::ZERO };
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT) }
     }

@@ -252,6 +252,8 @@ pub(crate) struct Metrics {
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     /// The protocols that have listeners, with their addresses.
     pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
+    /// The addresses of the admin listeners.
+    pub(crate) admin: Vec<String>,
     pub(crate) incr_connections: IncrConnections,
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     /// Connections accepted, by protocol. Only the main thread counts them, because all acceptors
@@ -281,6 +283,7 @@ impl Metrics {
     pub(crate) fn new(
         shards: usize,
         listeners: Vec<(Protocol, Vec<String>)>,
+        admin: Vec<String>,
         instance: Instance,
         started: Reading,
     ) -> Self {
@@ -288,6 +291,7 @@ impl Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
             listeners,
+            admin,
             incr_connections: IncrConnections::default(),
             open_by_protocol: Default::default(),
             accepted: Default::default(),

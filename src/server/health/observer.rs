@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::admin::{Effect, Finding, Status};
 use crate::clock::{BootMicros, Reading};
 use crate::keeper;
+use crate::server::common::Common;
 use crate::server::lifecycle::control::TRY_TIMEOUT;
-use crate::server::shared::common::Common;
 
 /// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
 /// the time from one poll of the keeper to the next varies by some milliseconds.
@@ -28,8 +28,8 @@ const SETTLED: Duration = Duration::from_secs(20);
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
-/// For this time after the start, nothing is logged while a source's grant is under way: a daemon
-/// that takes a worker ID pauses for some seconds before it uses it.
+/// For this time after the start or a reload, nothing is logged while a source's grant is under way:
+/// a daemon that takes a worker ID pauses for some seconds before it uses it.
 const UNDER_WAY: Duration = TRY_TIMEOUT;
 
 /// Reads the daemon's status, and logs its changes.
@@ -142,12 +142,14 @@ impl Changes {
     }
 }
 
-/// Returns true if the daemon has just started, and a source has not begun or waits for a first
-/// tick that comes soon.
+/// Returns true if the daemon has just started or reloaded, and a source has not begun or waits for
+/// a first tick that comes soon.
 fn is_beginning(status: &Status) -> bool {
+    let reload_at_s = status.last_reload.as_ref().map(|reload| reload.at_unix_s - status.started_unix_s);
+    let begun_s = reload_at_s.map_or(status.uptime_s, |at_s| status.uptime_s - at_s);
     let is_under_way = status.sources.iter().any(|source| source.awaits.is_some());
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
-    is_under_way && status.uptime_s < UNDER_WAY.as_secs_f64()
+    is_under_way && begun_s < UNDER_WAY.as_secs_f64()
         || status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 

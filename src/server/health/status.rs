@@ -19,9 +19,9 @@ use crate::counter::Counter;
 use crate::fleet::{Counted, rules};
 use crate::frontends::IdForm;
 use crate::numbering::{Numbering, TicketCounter};
+use crate::server::common::Common;
 use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
-use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
@@ -62,7 +62,7 @@ impl Common {
         let now = self.wall.believe(clock::os::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
-        let sources = live_config.supplies.iter().enumerate();
+        let sources = live_config.in_order();
         let sources: Vec<SourceStatus> =
             sources.map(|(index, supply)| self.status_of(index, supply, limits, now)).collect();
         let started = metrics.started;
@@ -87,6 +87,7 @@ impl Common {
                 .iter()
                 .map(|(protocol, addresses)| protocol_status(metrics, *protocol, addresses))
                 .collect(),
+            admin_addresses: metrics.admin.clone(),
             last_reload: metrics.last_reload().clone(),
             closed: metrics.closed(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -151,7 +152,8 @@ impl Common {
             }
         };
         SourceStatus {
-            name: source.name().to_owned(),
+            index,
+            name: supply.name().to_owned(),
             facts: Vec::new(),
             kind,
             id_space,
@@ -164,8 +166,8 @@ impl Common {
             fleet_headroom_s: self.fleet_headroom_s(index, source, now),
             ceiling_wanted: source.grant().is_wanted(),
             awaits: match &supply.stage {
-                Stage::Granted => None,
-                Stage::Waits(reason) => Some(format!("waits for a worker ID: {reason}")),
+                Stage::Granted | Stage::Removed => None,
+                Stage::Waits { reason, .. } => Some(format!("waits for a worker ID: {reason}")),
                 Stage::UnderWay => Some(String::from(
                     "waits until storage has made its first ceiling durable, or until the coordinator answers",
                 )),
@@ -215,8 +217,8 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
     let mut identities = Vec::new();
     for identity in live_config.facts.access.identities.values() {
         let usage = &identity.usage;
-        let ids = live_config.supplies.iter().enumerate();
-        let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
+        let ids = live_config.in_order();
+        let ids = ids.map(|(index, supply)| (supply.name().to_owned(), usage.ids(index)));
         identities.push(IdentityStatus {
             name: identity.name.clone(),
             rate: identity.rate,
@@ -277,8 +279,8 @@ fn fleet_status(metrics: &Metrics, live: &LiveConfig, sources: &[SourceStatus]) 
     let seen = metrics.keeper();
     let has_grant = live.supplies.iter().any(|supply| supply.stage == Stage::Granted);
     let mut waiting = live.supplies.iter().filter_map(|supply| match &supply.stage {
-        Stage::Waits(reason) => Some(reason.to_string()),
-        Stage::UnderWay | Stage::Granted => None,
+        Stage::Waits { reason, .. } => Some(reason.to_string()),
+        Stage::UnderWay | Stage::Granted | Stage::Removed => None,
     });
     if let Some(reason) = waiting.next().filter(|_| !has_grant) {
         let silent = seen.fleet_silence.clone();
@@ -288,7 +290,7 @@ fn fleet_status(metrics: &Metrics, live: &LiveConfig, sources: &[SourceStatus]) 
     let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
     let mut pools = Vec::new();
     for &Counted { source, numbers: worker_ids, held } in &seen.noticed.pools {
-        let Some(source) = sources.get(source) else { continue };
+        let Some(source) = sources.iter().find(|status| status.index == source) else { continue };
         pools.push(PoolStatus { source: source.name.clone(), worker_ids, held });
     }
     let certificate_ends_unix_s = seen.noticed.certificate_ends_unix_s;

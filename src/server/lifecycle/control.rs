@@ -23,20 +23,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::peers::refuse_shared;
-use super::start::Reread;
+use super::start::{Reread, order_of};
 use crate::ceiling::store::{Claimant, DiskStore};
 use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading};
 use crate::config::{Secrets, Settings, SourceSettings};
-use crate::fleet::{Clocks, noticed_within};
+use crate::fleet::{Clocks, Taken, noticed_within};
 use crate::numbering::Numbering;
 use crate::server::ceilings::fleet_thread::{self, Fleet};
 use crate::server::ceilings::join_fleet::{self, Joined, Joining};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
 use crate::server::ceilings::storage_thread::{self, Storage, Trim};
+use crate::server::common::Common;
 use crate::server::restored::{self, KernelLog};
-use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -64,6 +64,10 @@ pub(super) struct Control {
     /// The settings and the secrets that are live.
     pub(super) settings: Arc<Settings>,
     pub(super) secrets: Secrets,
+    /// The sources of the next live configuration, by index.
+    pub(super) supplies: Vec<Supply>,
+    /// True once a source has had a grant. From then on, the daemon ends only by a stop or a loss.
+    pub(super) has_served: bool,
     /// The state directory. `None`: the daemon keeps no state.
     pub(super) directory: Option<PathBuf>,
     pub(super) adopt: bool,
@@ -82,6 +86,8 @@ pub(super) struct Control {
     pub(super) notifier: Notifier,
     pub(super) logs: Logs,
     pub(super) opened: Option<Opened>,
+    /// How the daemon notices a restore of the machine: a line that is logged with the first grant.
+    pub(super) notices_restores: Option<Note>,
 }
 
 /// The state and the coordinator, once they are open.
@@ -91,8 +97,6 @@ pub(super) struct Opened {
     storage: Option<SyncSender<storage_thread::Job>>,
     /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
     fleet: Option<SyncSender<fleet_thread::Job>>,
-    /// The kernel's log. `None` once its thread watches it.
-    kernel_log: Option<KernelLog>,
 }
 
 /// The handle of the control thread.
@@ -172,13 +176,18 @@ impl Control {
 
     /// Returns the indices of the sources without a grant.
     fn awaited(&self) -> impl Iterator<Item = usize> {
-        let live = Arc::clone(&self.live_config.borrow());
-        let stages: Vec<Stage> = live.supplies.iter().map(|supply| supply.stage.clone()).collect();
-        (0..stages.len()).filter(move |&index| stages[index] != Stage::Granted)
+        let all = self.supplies.iter().enumerate();
+        all.filter(|(_, supply)| supply.stage.is_awaited()).map(|(index, _)| index)
     }
 
-    fn has_grant(&self) -> bool {
-        self.live_config.borrow().supplies.iter().any(|supply| supply.stage == Stage::Granted)
+    /// Returns the sources that have a grant, with their indices.
+    fn granted(&self) -> impl Iterator<Item = (usize, &Supply)> {
+        self.supplies.iter().enumerate().filter(|(_, supply)| supply.stage == Stage::Granted)
+    }
+
+    /// Returns the settings of a source.
+    fn settings_of(&self, index: usize) -> &Arc<SourceSettings> {
+        &self.supplies[index].settings
     }
 
     /// Tries to start all sources that have no grant. A source that gets no worker ID, or whose
@@ -187,14 +196,14 @@ impl Control {
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help.
     fn start_sources(&mut self) -> Result<(), StartError> {
-        let in_fleet: Vec<bool> = self.settings.sources.iter().map(|it| self.is_of_fleet(it)).collect();
-        let (fleets, own): (Vec<usize>, Vec<usize>) = self.awaited().partition(|&index| in_fleet[index]);
+        let (fleets, own): (Vec<usize>, Vec<usize>) =
+            self.awaited().partition(|&index| self.is_of_fleet(self.settings_of(index)));
         for group in [own, fleets] {
             if group.is_empty() || self.is_stopping() {
                 continue;
             }
             if let Err(error) = self.start_group(&group) {
-                if !self.has_grant() {
+                if !self.has_served {
                     return Err(error);
                 }
                 self.wait(&group.into_iter().map(|index| (index, error.clone())).collect::<Vec<_>>())?;
@@ -203,7 +212,7 @@ impl Control {
         Ok(())
     }
 
-    fn is_of_fleet(&self, source: &SourceSettings) -> bool {
+    pub(super) fn is_of_fleet(&self, source: &SourceSettings) -> bool {
         self.secrets.fleet.is_some() && !source.kind.counts_by_itself()
     }
 
@@ -212,13 +221,28 @@ impl Control {
     /// # Errors
     /// Waiting cannot help. What was taken is given back.
     fn start_group(&mut self, group: &[usize]) -> Result<(), StartError> {
+        match self.prepare(group)? {
+            Some((granted, notes)) => self.grant(granted, notes),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes all that these sources need for their grants. Returns `None` if all of them wait, or if
+    /// the daemon stops.
+    ///
+    /// # Errors
+    /// As [`start_group`](Control::start_group).
+    pub(super) fn prepare(&mut self, group: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
         let restores = self.common.restores.load(Ordering::Acquire);
         let began = clock::os::read();
-        let found = self.open(began)?;
-        let mut joined = self.join(group, &found, began)?;
+        let found = self.open(group, began)?;
+        let mut joined = self.join(group, &found, began, restores)?;
         let refused = std::mem::take(&mut joined.refused);
-        if let Some((_, lasting)) = refused.iter().find(|(_, error)| !error.lacks_only_worker_id()) {
-            self.give_up(group, Some((&joined.answers, began)));
+        // While a source serves, the others wait, each for its own reason.
+        let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
+        if let Some((_, lasting)) = lasting {
+            joined.locks.clear();
+            self.give_up(group, Some(&joined.answers));
             return Err(lasting.clone());
         }
         let mut starting = group.to_vec();
@@ -227,21 +251,23 @@ impl Control {
             self.wait(&refused)?;
         }
         if starting.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         match self.begin(&starting, &found, &mut joined, began) {
             Ok(Some(begun)) if !self.is_stopping() => {
                 let granted = Granted { sources: begun.sources, began, restores };
-                self.grant(granted, begun.notes.into_iter().chain(joined.notes).collect())
+                Ok(Some((granted, begun.notes.into_iter().chain(joined.notes).collect())))
             }
             Ok(begun) => {
                 tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
                 self.end(begun.into_iter().flat_map(|begun| begun.sources).collect());
-                self.give_up(&starting, Some((&joined.answers, began)));
-                Ok(())
+                joined.locks.clear();
+                self.give_up(&starting, Some(&joined.answers));
+                Ok(None)
             }
             Err(NotBegun::Refused(error)) => {
-                self.give_up(&starting, Some((&joined.answers, began)));
+                joined.locks.clear();
+                self.give_up(&starting, Some(&joined.answers));
                 Err(error)
             }
             // The worker IDs are not given back: the next try asks the coordinator who holds them.
@@ -250,18 +276,25 @@ impl Control {
                 if !error.lacks_only_worker_id() {
                     return Err(error);
                 }
-                self.wait(&starting.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())
+                self.wait(&starting.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())?;
+                Ok(None)
             }
         }
     }
 
     /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
-    /// Returns what the state has now.
-    fn open(&mut self, began: Reading) -> Result<Arc<Found>, StartError> {
+    /// Returns what the state has now. Before a counter of this daemon starts, looks back in the
+    /// kernel's log: if the machine was restored since the counter was last started or set, the
+    /// counter is unknown.
+    fn open(&mut self, group: &[usize], began: Reading) -> Result<Arc<Found>, StartError> {
         if let Some(opened) = &mut self.opened {
             if let Some(storage) = &opened.storage {
                 let records = ask(storage, storage_thread::Job::Records).ok_or_else(storage_has_ended)?;
-                opened.found = Arc::new(opened.found.again(records));
+                let mut counters: Vec<&str> = Vec::new();
+                let starting = group.iter().map(|&index| &self.supplies[index]);
+                let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
+                counters.extend(counting.map(Supply::name));
+                opened.found = Arc::new(opened.found.again(records, &counters));
             }
             return Ok(Arc::clone(&opened.found));
         }
@@ -271,7 +304,8 @@ impl Control {
         let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
         let kernel_log = KernelLog::open(access.is_some() || counts);
         let here = kernel_log.host();
-        let (found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        let (mut found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        self.choices.append(&mut found.notes);
         let found = Arc::new(found);
         let in_fleet =
             access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
@@ -286,18 +320,18 @@ impl Control {
             found: Arc::clone(&found),
             storage: storage.as_ref().map(Storage::jobs),
             fleet: fleet.as_ref().map(Fleet::jobs),
-            kernel_log: Some(kernel_log),
         });
+        self.notices_restores = Some(restored::watch(kernel_log, Arc::clone(&self.common)));
         self.tell_keeper(Change::Opened(storage, fleet));
         self.remember(&found, &[], began);
         Ok(found)
     }
 
-    /// Lets the clock begin with what the state remembers, unless a source has a grant.
+    /// Lets the clock begin with what the state remembers, unless a source has had a grant.
     /// `numberings` are those of the sources that start now. If other sources have none yet, all
     /// that the state remembers counts.
     fn remember(&self, found: &Found, numberings: &[&Numbering], began: Reading) {
-        if self.has_grant() {
+        if self.has_served {
             return;
         }
         let is_all = numberings.len() == self.settings.sources.len();
@@ -310,26 +344,31 @@ impl Control {
 
     /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
     /// counters.
-    fn join(&self, group: &[usize], found: &Arc<Found>, began: Reading) -> Result<Joined, StartError> {
-        let fleet = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref());
-        let Some(fleet) = fleet.filter(|_| self.is_of_fleet(&self.settings.sources[group[0]])) else {
+    fn join(
+        &self,
+        group: &[usize],
+        found: &Arc<Found>,
+        began: Reading,
+        restores: u64,
+    ) -> Result<Joined, StartError> {
+        let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
             return Ok(Joined::default());
         };
         let joining = Joining {
             settings: Arc::clone(&self.settings),
-            sources: group.to_vec(),
+            sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
+            indices: self.supplies.len(),
             in_use: self.worker_ids_in_use(),
             found: Arc::clone(found),
             reading: began,
+            restores,
         };
         ask(fleet, |reply| fleet_thread::Job::Join(Box::new(joining), reply)).ok_or_else(fleet_has_ended)
     }
 
     /// Returns the worker IDs of the sources that have a grant.
     fn worker_ids_in_use(&self) -> Vec<WorkerSet> {
-        let live = self.live_config.borrow();
-        let granted = live.supplies.iter().filter(|supply| supply.stage == Stage::Granted);
-        granted.filter_map(|supply| Some(supply.source.numbering().snowflake()?.1.clone())).collect()
+        self.granted().filter_map(|(_, supply)| Some(supply.numbering()?.snowflake()?.1.clone())).collect()
     }
 
     /// Makes the first ceilings of these sources durable, and checks that worker IDs of the fleet
@@ -341,8 +380,10 @@ impl Control {
         joined: &mut Joined,
         began: Reading,
     ) -> Result<Option<Begun>, NotBegun> {
-        let settings = Arc::clone(&self.settings);
-        let sources = number_and_lock(&settings, starting, joined)?;
+        let lock_dir = self.settings.lock_dir.clone();
+        let settings: Vec<_> =
+            starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();
+        let sources = number_and_lock(&lock_dir, &settings, joined)?;
         if self.is_stopping() {
             return Ok(None);
         }
@@ -356,17 +397,15 @@ impl Control {
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `began`, until it released the locks.
         let now = self.common.wall.believe(clock::os::read());
-        let live = Arc::clone(&self.live_config.borrow());
-        let running: Vec<Claimant<'_>> = self.running(&live, found).collect();
-        let horizon = settings.fleet.horizon;
+        let running: Vec<Claimant<'_>> = self.running(found).collect();
+        let horizon = self.settings.fleet.horizon;
         let wall = &self.common.wall;
         let mut begun = found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
-        let is_unclean = self.opened.as_ref().is_some_and(|opened| opened.kernel_log.is_some())
-            && found.follows_a_crash() == Some(true);
+        let is_unclean = !self.has_served && found.follows_a_crash() == Some(true);
         begun.notes.extend(silent_peers);
         begun.notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         let beginning = Box::new(std::mem::take(&mut begun.beginning));
-        if let Some(storage) = self.opened.as_ref().and_then(|opened| opened.storage.as_ref()) {
+        if let Some(storage) = self.storage() {
             let carried_us = wall.carried_us();
             let stored = ask(storage, |reply| storage_thread::Job::Begin(beginning, carried_us, reply));
             stored.ok_or_else(storage_has_ended)?.map_err(|error| {
@@ -384,52 +423,57 @@ impl Control {
 
     /// Checks that the worker IDs that were taken are still this daemon's.
     fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
-        let fleet = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref());
-        let Some(fleet) = fleet.filter(|_| answers.has_taken()) else { return Ok(()) };
+        let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) else { return Ok(()) };
         let clocks = self.clocks(clock::os::read());
         let checked = ask(fleet, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
         checked.ok_or_else(fleet_has_ended)?.map_err(StartError::from)
     }
 
-    fn clocks(&self, reading: Reading) -> Clocks {
+    pub(super) fn clocks(&self, reading: Reading) -> Clocks {
         Clocks::at(self.common.wall.believe(reading).wall, reading)
     }
 
     /// Returns the sources that have a grant, for the plan of those that start.
-    fn running<'a>(&'a self, live: &'a LiveConfig, found: &'a Found) -> impl Iterator<Item = Claimant<'a>> {
-        let both = live.supplies.iter().zip(&self.settings.sources);
-        both.filter(|(supply, _)| supply.stage == Stage::Granted).map(|(supply, settings)| Claimant {
-            in_fleet: self.is_of_fleet(settings),
+    fn running<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = Claimant<'a>> {
+        self.granted().map(|(_, supply)| Claimant {
+            in_fleet: self.is_of_fleet(&supply.settings),
             state_dir: found.path(),
-            ..claimant(settings, supply.source.numbering())
+            ..claimant(&supply.settings, supply.source.numbering())
         })
     }
 
     /// Asks the peers for their worker IDs. `next` has the indices and the numberings of the
     /// sources that start.
     fn refuse_shared(&self, next: &[(usize, &Numbering)]) -> Result<Option<Note>, StartError> {
-        let live = Arc::clone(&self.live_config.borrow());
-        let mut granted: Vec<Option<&Numbering>> = live.supplies.iter().map(Supply::numbering).collect();
-        next.iter().for_each(|(index, numbering)| granted[*index] = Some(numbering));
+        let mut granted = Vec::new();
+        for index in order_of(&self.settings, &self.supplies) {
+            let starts = next.iter().find(|(of, _)| *of == index).map(|(_, numbering)| *numbering);
+            granted.push(starts.or_else(|| self.supplies[index].numbering()));
+        }
         let info_json = super::info::describe(&self.settings, &granted, self.common.metrics.instance)?;
+        // The live configuration with these sources has these texts. So it can be made for certain
+        // once their ceilings are durable.
+        for identity in &self.settings.identities {
+            super::info::describe_to(identity, &info_json)?;
+        }
         refuse_shared(self.secrets.peers.as_ref(), &info_json, &self.settings.listen)
     }
 
     /// Grants sources: makes them live, and hands them to the keeper.
-    fn grant(&mut self, granted: Granted, notes: Vec<Note>) -> Result<(), StartError> {
+    pub(super) fn grant(&mut self, granted: Granted, notes: Vec<Note>) -> Result<(), StartError> {
         self.log_choices();
-        if let Some(kernel_log) = self.opened.as_mut().and_then(|opened| opened.kernel_log.take()) {
-            restored::watch(kernel_log, Arc::clone(&self.common));
-        }
-        let mut supplies = self.live_config.borrow().supplies.clone();
-        let waited = granted.sources.iter().any(|it| matches!(supplies[it.index].stage, Stage::Waits(_)));
+        let waited =
+            granted.sources.iter().any(|it| matches!(self.supplies[it.index].stage, Stage::Waits { .. }));
         for Starting { index, managed, .. } in &granted.sources {
+            let settings = Arc::clone(self.settings_of(*index));
             let source = Arc::clone(managed.source());
-            supplies[*index] = Supply::new(source, Stage::Granted, self.settings.shards.get());
+            let shards = self.settings.shards.get();
+            self.supplies[*index] = Supply::new(settings, source, Stage::Granted, shards);
         }
+        self.has_served = true;
         // The sources are live before they have their grants: a restore of the machine that is
         // reported from now on takes the grants of live sources away.
-        let version = self.publish(supplies)?;
+        let version = self.publish()?;
         let (done, is_done) = mpsc::channel();
         self.tell_keeper(Change::Granted(granted, done));
         // The daemon says that it serves once each shard has the source, and the source its grant.
@@ -440,61 +484,97 @@ impl Control {
             tracing::info!("has worker IDs now, and starts");
         }
         self.common.decided.send_replace(true);
-        notes.iter().for_each(Note::log);
+        self.notices_restores.take().iter().chain(&notes).for_each(Note::log);
         Ok(())
     }
 
     /// Lets sources wait for the next try, each for its reason.
     fn wait(&mut self, refused: &[(usize, StartError)]) -> Result<(), StartError> {
         self.log_choices();
-        let mut supplies = self.live_config.borrow().supplies.clone();
-        let before = supplies.iter().map(|supply| supply.stage.clone()).collect::<Vec<_>>();
+        let mut is_new = false;
+        let mut has_changed = false;
         for (index, error) in refused {
-            supplies[*index].stage = Stage::Waits(error.to_string().into());
+            let stage = &mut self.supplies[*index].stage;
+            let waits = Stage::Waits { reason: error.to_string().into(), brief: brief(error) };
+            let before = std::mem::replace(stage, waits);
+            is_new |= before == Stage::UnderWay;
+            has_changed |= before != *stage;
         }
-        let is_new = refused.iter().any(|(index, _)| before[*index] == Stage::UnderWay);
-        if supplies.iter().zip(&before).any(|(supply, before)| supply.stage != *before) {
-            self.publish(supplies)?;
+        if has_changed {
+            self.publish()?;
         }
         if let Some((_, reason)) = refused.first().filter(|_| is_new) {
-            let which = if self.has_grant() { "a source waits" } else { "waits" };
+            let which = if self.has_served { "a source waits" } else { "waits" };
             tracing::warn!("{which} for a worker ID, and hands out nothing: {reason}");
         }
         self.common.decided.send_replace(true);
         Ok(())
     }
 
+    /// Returns the sender of jobs for the storage thread.
+    pub(super) fn storage(&self) -> Option<&SyncSender<storage_thread::Job>> {
+        self.opened.as_ref()?.storage.as_ref()
+    }
+
+    /// Returns the sender of jobs for the fleet thread.
+    pub(super) fn fleet(&self) -> Option<&SyncSender<fleet_thread::Job>> {
+        self.opened.as_ref()?.fleet.as_ref()
+    }
+
     /// Ends sources whose first ceilings are durable and were not granted. If their records cannot
     /// be trimmed, the next start begins above them.
-    fn end(&self, sources: Vec<Starting>) {
+    pub(super) fn end(&self, sources: Vec<Starting>) {
         let ends = sources.iter().filter_map(|source| source.managed.seal(source.index)).collect();
-        let Some(storage) = self.opened.as_ref().and_then(|opened| opened.storage.as_ref()) else { return };
+        let Some(storage) = self.storage() else { return };
         let wall_minus_boot_us = self.common.wall.carried_us();
         let trim = Trim { sources: ends, wall_minus_boot_us, restored: Vec::new() };
         let _ = ask(storage, |reply| storage_thread::Job::End(trim, reply));
     }
 
     /// Lets the fleet thread forget the worker IDs that it took for these sources, which do not
-    /// start. `Some` gives them back first.
-    fn give_up(&self, sources: &[usize], taken: Option<(&FromFleet, Reading)>) {
-        let Some(fleet) = self.opened.as_ref().and_then(|opened| opened.fleet.as_ref()) else { return };
-        let taken = taken.filter(|(answers, _)| answers.has_taken());
-        let taken = taken.map(|(answers, _)| (answers.taken_of(sources), self.clocks(clock::os::read())));
+    /// start. `Some` gives them back first. Their locks are free by now.
+    fn give_up(&self, sources: &[usize], taken: Option<&FromFleet>) {
+        let Some(fleet) = self.fleet() else { return };
+        let taken = taken.filter(|answers| answers.has_taken()).map(|answers| answers.taken_of(sources));
+        let taken = taken.filter(|taken| self.mark_given_back(taken));
+        let taken = taken.map(|taken| (taken, self.clocks(clock::os::read())));
         let sources = sources.to_vec();
         let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
     }
 
-    /// Makes a configuration with these sources live. Returns its version.
-    fn publish(&self, supplies: Vec<Supply>) -> Result<u64, StartError> {
+    /// Marks these worker IDs as given back, as a stop does: the mark comes before the release.
+    /// Returns false if that fails. Then they stay taken, as after a kill.
+    fn mark_given_back(&self, taken: &[Option<Taken>]) -> bool {
+        let Some(opened) = &self.opened else { return false };
+        let mark = |index: usize, taken: &Taken| {
+            let numbering = self.settings_of(index).numbering_with(&taken.worker_ids);
+            let numbering = numbering.map_err(|error| error.to_string())?;
+            let locks = match lock_workers(&self.settings.lock_dir, &numbering) {
+                // A daemon that has locked them since marks them itself.
+                Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(()),
+                locks => locks.map_err(|error| error.to_string())?,
+            };
+            locks.mark_given_back(opened.found.owner()).map_err(|error| error.to_string())
+        };
+        let taken = taken.iter().enumerate();
+        let mut taken = taken.filter_map(|(index, taken)| Some((index, taken.as_ref()?)));
+        let marked: Result<(), String> = taken.try_for_each(|(index, taken)| mark(index, taken));
+        marked.inspect_err(|error| tracing::warn!("the worker IDs are not given back: {error}")).is_ok()
+    }
+
+    /// Makes the settings, the secrets and the sources live. Returns the configuration's version.
+    pub(super) fn publish(&self) -> Result<u64, StartError> {
         let before = Arc::clone(&self.live_config.borrow());
         let instance = self.common.metrics.instance;
+        let supplies = self.supplies.clone();
         let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
+        next.facts.access.apply_rates(clock::os::boot());
         let version = next.version;
         self.live_config.send_replace(Arc::new(next));
         Ok(version)
     }
 
-    fn tell_keeper(&self, change: Change) {
+    pub(super) fn tell_keeper(&self, change: Change) {
         // Sending fails if the keeper thread has ended, because the daemon stops.
         let _ = self.keeper.send(change);
         self.common.wake_ups.wake_keeper();
@@ -521,7 +601,7 @@ impl<E: Into<StartError>> From<E> for NotBegun {
 
 /// Sends a job that has a reply, and waits for the reply. Returns `None` if the thread has ended,
 /// or has lost what its jobs work on.
-fn ask<J, R>(jobs: &SyncSender<J>, job: impl FnOnce(Sender<R>) -> J) -> Option<R> {
+pub(super) fn ask<J, R>(jobs: &SyncSender<J>, job: impl FnOnce(Sender<R>) -> J) -> Option<R> {
     let (reply, replied) = mpsc::channel();
     jobs.send(job(reply)).ok()?;
     replied.recv().ok()
@@ -533,6 +613,15 @@ fn storage_has_ended() -> StartError {
 
 fn fleet_has_ended() -> StartError {
     StartError::HeldInFleet(String::from("the fleet thread has ended"))
+}
+
+/// Returns the reason why a source waits, in a few words for clients.
+fn brief(error: &StartError) -> &'static str {
+    match error {
+        StartError::HeldInFleet(_) => "none is free",
+        StartError::CoordinatorSilent(_) => "the fleet's coordinator does not answer",
+        _ => "its start was refused",
+    }
 }
 
 /// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
@@ -549,13 +638,13 @@ fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError>
 
 /// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.
 fn number_and_lock<'a>(
-    settings: &'a Settings,
-    starting: &[usize],
+    lock_dir: &Path,
+    starting: &'a [(usize, Arc<SourceSettings>)],
     joined: &mut Joined,
 ) -> Result<Vec<Locked<'a>>, StartError> {
     let mut locked = Vec::new();
-    for &index in starting {
-        let source = &settings.sources[index];
+    for (index, source) in starting {
+        let index = *index;
         let numbering = match joined.answers.taken(index) {
             Some(taken) => source.numbering_with(&taken.worker_ids),
             None => source.numbering(),
@@ -566,10 +655,10 @@ fn number_and_lock<'a>(
         let locks = match of_fleet {
             Some(at) => joined.locks.swap_remove(at).1,
             None if source.kind.takes_ranges() => {
-                mark_shared(&settings.lock_dir, &numbering)?;
+                mark_shared(lock_dir, &numbering)?;
                 WorkerLocks::none()
             }
-            None => lock_workers(&settings.lock_dir, &numbering)?,
+            None => lock_workers(lock_dir, &numbering)?,
         };
         locked.push(Locked { index, settings: source, numbering, locks });
     }

@@ -13,7 +13,8 @@ use crate::shard::Order;
 use snowbank_id::layout::Layout;
 use snowbank_wire::{Info, MAX_REPLY_LENGTH, MIN_LENGTH, VERSION, info};
 
-/// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, by index.
+/// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, in the
+/// order of the file.
 pub(super) fn describe(
     settings: &Settings,
     granted: &[Option<&Numbering>],
@@ -69,11 +70,12 @@ fn describe_source(
     }
 }
 
-/// Returns the rules of access. `before` has the rules so far: an identity that has the same name
+/// Returns the rules of access. `sources` has the names of the sources by index. `before` has the rules so far: an identity that has the same name
 /// there keeps its counts. New rates take effect with [`Rules::apply_rates`].
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,
+    sources: &[String],
     info_json: &[u8],
     before: &Rules,
 ) -> Result<Rules, StartError> {
@@ -81,7 +83,7 @@ pub(super) fn rules(
     for identity in &settings.identities {
         let info_json = describe_to(identity, info_json)?;
         let before = before.identities.get(&identity.name).map(AsRef::as_ref);
-        let made = Identity::new(identity, &settings.sources, info_json, settings.shards.get(), before);
+        let made = Identity::new(identity, sources, info_json, settings.shards.get(), before);
         identities.push((made, identity.certificate_names.clone()));
     }
     let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities.clone());
@@ -90,7 +92,7 @@ pub(super) fn rules(
 
 /// Returns the JSON of INFO for an identity. The JSON also has the identity's name, and says for
 /// each source whether the identity may draw from the source (`allowed`).
-fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
+pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut info: serde_json::Value = serde_json::from_slice(info_json)
         .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;
     info["identity"] = identity.name.as_str().into();

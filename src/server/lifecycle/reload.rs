@@ -1,19 +1,26 @@
 //! Reloads the configuration of a running daemon. A reload replaces the whole configuration, or
 //! changes nothing.
 //!
-//! The steps that can fail come first: [`diff`] refuses settings that need a restart. Then every
-//! shard adopts the new [`LiveConfig`] between two of its turns.
+//! The steps that can fail come first: [`diff`] refuses settings that need a restart, and new
+//! sources take what they need. Then every shard adopts the new [`LiveConfig`] between two of its
+//! turns, and removed sources end.
 
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::control::Control;
-use super::start::Reloaded;
+use super::control::{Control, ask};
+use super::start::{Reloaded, order_of};
 use crate::admin::LastReload;
 use crate::clock;
-use crate::config::{Changed, Secrets, Settings, diff};
-use crate::server::shared::live_config::LiveConfig;
+use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
+use crate::fleet::Bound;
+use crate::keeper::ManagedSource;
+use crate::server::ceilings::fleet_thread;
+use crate::server::ceilings::keeper_thread::{Change, Ended, mark_left};
+use crate::server::ceilings::start_sources::awaiting;
+use crate::server::ceilings::storage_thread::{self, Trim};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::service;
 
 /// The longest time that a reload waits for the shards. A turn takes far less time. If a shard's
@@ -69,42 +76,215 @@ impl Control {
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
     }
 
-    /// Makes these settings, tokens and certificates live. Blocks until all shards use them, or for
-    /// 10 s at most. Returns all changes in one line.
+    /// Makes these settings, tokens, certificates and sources live. Blocks until all shards use
+    /// them, or for 10 s at most. Returns all changes in one line.
+    ///
+    /// Sources that need no coordinator start before anything changes, so the reload is refused if
+    /// one of them cannot. Sources of the fleet start afterwards, or wait, as at a start.
     ///
     /// # Errors
     /// Nothing was changed, or the daemon is stopping. Returns the reasons, one on each line.
     fn apply(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
-        keep_picked(&self.settings, &mut settings);
-        let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
+        let Difference { changed, continues } =
+            diff(&self.settings, &mut settings).map_err(|mistakes| mistakes.to_string())?;
+        let picked = settings.pick_worker_ids(&Machine::here()).map_err(|error| error.to_string())?;
+        let Sources { supplies, added, removed, renamed } = self.sources_of(&settings, &continues)?;
         let before = Arc::clone(&self.live_config.borrow());
         let instance = self.common.metrics.instance;
-        let supplies = before.supplies.clone();
-        let next = LiveConfig::after(&before, &settings, &secrets, supplies, instance);
-        let next = next.map_err(|error| error.to_string())?;
+        LiveConfig::after(&before, &settings, &secrets, supplies.clone(), instance)
+            .map_err(|error| error.to_string())?;
+        let first_added = self.supplies.len();
+        let own: Vec<usize> = (first_added..supplies.len())
+            .filter(|&index| !self.is_of_fleet(&supplies[index].settings))
+            .collect();
+        let in_use = self.in_use(&removed);
+        let old_settings = std::mem::replace(&mut self.settings, Arc::new(settings));
+        let old_secrets = std::mem::replace(&mut self.secrets, secrets);
+        let old_supplies = std::mem::replace(&mut self.supplies, supplies);
+        let started = if own.is_empty() { Ok(None) } else { self.prepare(&own) };
+        let refusal = match &started {
+            Err(error) => Some(error.to_string()),
+            Ok(None) if !own.is_empty() => Some(String::from("the daemon is stopping")),
+            Ok(_) => None,
+        };
+        if let Some(refusal) = refusal {
+            (self.settings, self.secrets, self.supplies) = (old_settings, old_secrets, old_supplies);
+            return Err(refusal);
+        }
         // From here on, a reload fails only if the daemon stops.
-        next.facts.access.apply_rates(clock::os::boot());
-        let version = next.version;
-        self.live_config.send_replace(Arc::new(next));
-        self.wait_for_shards(version)?;
+        self.tell_keeper(Change::Added(added));
+        match started {
+            Ok(Some((granted, notes))) => self.grant(granted, notes).map_err(|error| error.to_string())?,
+            _ => {
+                let version = self.publish().map_err(|error| error.to_string())?;
+                self.wait_for_shards(version)?;
+            }
+        }
+        picked.iter().for_each(|line| tracing::info!("{line}"));
+        self.rename(renamed);
+        self.end_removed(&removed);
+        in_use.iter().for_each(|line| tracing::warn!("{line}"));
         let mut changes: Vec<String> = changed.iter().map(Changed::to_string).collect();
-        if secrets.tokens != before.facts.access.tokens {
+        if self.secrets.tokens != before.facts.access.tokens {
             changes.push(String::from("other tokens"));
         }
-        if let (Some(acceptor), Some(identity)) = (&self.common.tls, secrets.tls.clone())
+        if let (Some(acceptor), Some(identity)) = (&self.common.tls, self.secrets.tls.clone())
             && acceptor.replace(identity)
         {
             changes.push(String::from("other certificates"));
         }
-        for file in secrets.fleet_files.iter().filter(|file| !self.secrets.fleet_files.contains(file)) {
+        for file in self.secrets.fleet_files.iter().filter(|file| !old_secrets.fleet_files.contains(file)) {
             let setting = file.setting;
             changes.push(format!(
                 "{setting} has other contents, which the next connection to the coordinator uses"
             ));
         }
-        self.settings = Arc::new(settings);
-        self.secrets = secrets;
         Ok(if changes.is_empty() { String::from("nothing changed") } else { changes.join(", ") })
+    }
+
+    /// Returns the sources of a reload. `continues` has for each of its sources the index, in the
+    /// present settings, of the source that it continues.
+    ///
+    /// # Errors
+    /// A worker ID would move from one source to another, or the daemon has had too many sources.
+    fn sources_of(&self, settings: &Settings, continues: &[Option<usize>]) -> Result<Sources, String> {
+        let mut supplies = self.supplies.clone();
+        let present = order_of(&self.settings, &self.supplies);
+        let gone = (0..present.len()).filter(|at| !continues.contains(&Some(*at)));
+        let removed: Vec<usize> = gone.map(|at| present[at]).collect();
+        let mut added = Vec::new();
+        let mut renamed = Vec::new();
+        let now = self.common.wall.believe(clock::os::read());
+        for (source, before) in settings.sources.iter().zip(continues) {
+            let source = Arc::new(source.clone());
+            if let Some(before) = before {
+                let index = present[*before];
+                if supplies[index].name() != source.name && supplies[index].stage == Stage::Granted {
+                    renamed.push((index, source.name.clone()));
+                }
+                supplies[index].settings = source;
+                continue;
+            }
+            self.refuse_moved(&source, &removed)?;
+            let awaited =
+                awaiting(&source, settings.fleet.horizon, now).map_err(|error| error.to_string())?;
+            let placeholder = Arc::clone(awaited.source());
+            supplies.push(Supply::new(source, placeholder, Stage::UnderWay, settings.shards.get()));
+            added.push(awaited);
+        }
+        if supplies.len() > SOURCES_MAX {
+            return Err(format!(
+                "found {} sources since the daemon's start, allowed: {SOURCES_MAX}, those that reloads have removed \
+                 included; restart the daemon",
+                supplies.len()
+            ));
+        }
+        removed.iter().for_each(|&index| supplies[index].stage = Stage::Removed);
+        Ok(Sources { supplies, added, removed, renamed })
+    }
+
+    /// Refuses a new source that can make IDs of a source that the same reload removes. The lock of
+    /// a worker ID is free only once the removed source has ended.
+    fn refuse_moved(&self, source: &SourceSettings, removed: &[usize]) -> Result<(), String> {
+        if source.is_assigned() {
+            return Ok(());
+        }
+        let numbering = source.numbering().map_err(|error| format!("source {:?}: {error}", source.name))?;
+        for supply in removed.iter().map(|&index| &self.supplies[index]) {
+            if supply.numbering().is_some_and(|removed| removed.shares_ids_with(&numbering)) {
+                return Err(format!(
+                    "source {:?} has a worker ID of source {:?}, which this reload removes: a worker ID does not move from one \
+                     source to another in one reload; remove the one, reload, then add the other",
+                    source.name,
+                    supply.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a line for each of these sources that had requests in the last minute.
+    fn in_use(&self, removed: &[usize]) -> Vec<String> {
+        if removed.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        for source in self.common.status().sources {
+            let is_removed = removed.iter().any(|&index| self.supplies[index].name() == source.name);
+            let requests = source.last_minute.requests;
+            if is_removed && requests > 0 {
+                lines.push(format!(
+                    "source {:?} was in use when it was removed: it had {requests} requests in its last minute, and its clients \
+                     now get unknown_source",
+                    source.name
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Gives running sources other names, in the state and at the coordinator.
+    fn rename(&self, renamed: Vec<(usize, String)>) {
+        if renamed.is_empty() {
+            return;
+        }
+        // Sending fails only if the daemon stops.
+        if let Some(fleet) = self.fleet() {
+            let _ = fleet.send(fleet_thread::Job::Rename(renamed.clone()));
+        }
+        if let Some(storage) = self.storage() {
+            let _ = storage.send(storage_thread::Job::Rename(renamed));
+        }
+    }
+
+    /// Ends sources that a reload has removed: seals them, lowers their marks, ceilings and keys, and
+    /// frees their worker IDs. All shards have the configuration without them by now. If a step
+    /// fails, the worker IDs are as after a kill.
+    fn end_removed(&self, removed: &[usize]) {
+        if removed.is_empty() {
+            return;
+        }
+        let (ended, result) = mpsc::channel();
+        self.tell_keeper(Change::Removed(removed.to_vec(), ended));
+        let Ok(Some(Ended { left, rests, locks, restored })) = result.recv() else { return };
+        let in_fleet = |index: usize| self.is_of_fleet(&self.supplies[index].settings);
+        let fleets: Vec<usize> =
+            left.iter().map(|left| left.source).filter(|&index| in_fleet(index)).collect();
+        let at_seal = self.clocks(clock::os::read());
+        let fleet = self.fleet().filter(|_| !fleets.is_empty());
+        let confirm = |fleet| {
+            ask(fleet, |reply| fleet_thread::Job::Confirm(at_seal, reply)).is_some_and(|it| it.is_ok())
+        };
+        let returning = fleet.filter(|fleet| confirm(fleet));
+        // A mark must never be above the state's bound, nor that above the coordinator's.
+        let mut trimmed = mark_left(&left, &locks, |index| returning.is_some() && in_fleet(index))
+            .map_err(|error| format!("cannot mark the worker IDs' locks: {error}"));
+        let bounds = left.iter().filter(|left| in_fleet(left.source));
+        let bounds = bounds.map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
+        if let Some(storage) = self.storage().filter(|_| trimmed.is_ok()) {
+            let wall_minus_boot_us = self.common.wall.carried_us();
+            let trim = Trim { sources: left, wall_minus_boot_us, restored };
+            let ended = ask(storage, |reply| storage_thread::Job::End(trim, reply));
+            trimmed = ended.map_or_else(
+                || Err(String::from("the storage thread has ended")),
+                |ended| ended.map_err(|error| error.to_string()),
+            );
+        }
+        drop(locks);
+        if let Some(fleet) = returning.filter(|_| trimmed.is_ok()) {
+            let released = ask(fleet, |reply| fleet_thread::Job::Release(bounds, rests, at_seal, reply));
+            trimmed = released.unwrap_or_else(|| Err(String::from("the fleet thread has ended")));
+        }
+        if let Some(fleet) = fleet {
+            // Sending fails only if the daemon stops.
+            let _ = fleet.send(fleet_thread::Job::Leave(fleets));
+        }
+        if let Err(reason) = trimmed {
+            tracing::warn!("a removed source ended as after a kill: {reason}");
+        }
+        for &index in removed {
+            tracing::info!("source {:?} has ended", self.supplies[index].name());
+        }
     }
 
     /// Waits until all shards use the configuration with this version, or for [`ADOPTED_WITHIN`] at
@@ -128,11 +308,14 @@ impl Control {
     }
 }
 
-/// Copies to the wanted settings the worker IDs that the running daemon picked at its start.
-fn keep_picked(running: &Settings, wanted: &mut Settings) {
-    for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
-        if source.name == wanted.name {
-            wanted.keep_picked(source);
-        }
-    }
+/// The sources of a reload.
+struct Sources {
+    /// All sources, by index.
+    supplies: Vec<Supply>,
+    /// The new sources, which get the next indices, for the keeper.
+    added: Vec<ManagedSource>,
+    /// The indices of the sources that are gone.
+    removed: Vec<usize>,
+    /// The sources with a grant that have another name now.
+    renamed: Vec<(usize, String)>,
 }

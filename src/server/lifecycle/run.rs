@@ -15,11 +15,11 @@ use super::stop::Signals;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::Site;
 use crate::config::Protocol;
+use crate::server::common::Common;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
-use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 

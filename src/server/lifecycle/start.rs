@@ -17,11 +17,11 @@ use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::keeper::{Keeper, Reach};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::awaiting;
+use crate::server::common::Common;
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
-use crate::server::shared::common::Common;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
@@ -98,12 +98,13 @@ impl Server {
         for source in &settings.sources {
             awaited.push(awaiting(source, settings.fleet.horizon, now)?);
         }
-        let supplies: Vec<Supply> = awaited
-            .iter()
-            .map(|managed| Supply::new(Arc::clone(managed.source()), Stage::UnderWay, count))
-            .collect();
+        let mut supplies = Vec::new();
+        for (source, managed) in settings.sources.iter().zip(&awaited) {
+            let source = Arc::new(source.clone());
+            supplies.push(Supply::new(source, Arc::clone(managed.source()), Stage::UnderWay, count));
+        }
         let instance = Instance::choose();
-        let live_config = LiveConfig::first(&settings, &secrets, supplies, instance)?;
+        let live_config = LiveConfig::first(&settings, &secrets, supplies.clone(), instance)?;
         let runtimes = (0..count).map(|_| make_runtime()).collect::<Result<_, _>>()?;
         let mut listeners = Vec::new();
         let mut by_protocol = Vec::new();
@@ -120,7 +121,8 @@ impl Server {
         }
         let admin = listen_at(sockets.listeners(Purpose::Admin), &settings.admin.listen, &ipv4_ports)?;
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let metrics = Metrics::new(count, by_protocol, instance, reading);
+        let admin_addresses = admin.iter().map(|listener| listener.address.to_string()).collect();
+        let metrics = Metrics::new(count, by_protocol, admin_addresses, instance, reading);
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Common::new(receiver, Arc::clone(&wall), settings.order, tls, metrics);
         let common = Arc::new(common);
@@ -134,6 +136,8 @@ impl Server {
             live_config,
             settings: Arc::new(settings),
             secrets,
+            supplies,
+            has_served: false,
             directory: beginning.directory,
             adopt: beginning.adopt,
             keeper,
@@ -145,6 +149,7 @@ impl Server {
             notifier: beginning.notifier,
             logs: beginning.logs,
             opened: None,
+            notices_restores: None,
         };
         Ok(Server { listeners, admin, common, runtimes, ceilings, control, adopted })
     }
@@ -194,12 +199,26 @@ impl LiveConfig {
         supplies: Vec<Supply>,
         instance: Instance,
     ) -> Result<LiveConfig, StartError> {
-        let granted: Vec<_> = supplies.iter().map(Supply::numbering).collect();
+        let order = order_of(settings, &supplies);
+        let granted: Vec<_> = order.iter().map(|&index| supplies[index].numbering()).collect();
         let info_json = super::info::describe(settings, &granted, instance)?;
-        let access = super::info::rules(settings, secrets, &info_json, before)?;
-        let facts = crate::frontends::Facts::new(settings, info_json, access);
+        let mut names = vec![String::new(); supplies.len()];
+        order.iter().for_each(|&index| names[index] = supplies[index].name().to_owned());
+        let access = super::info::rules(settings, secrets, &names, &info_json, before)?;
+        let facts = crate::frontends::Facts::of(settings, order, info_json, access);
         Ok(LiveConfig::new(version, settings, facts, supplies))
     }
+}
+
+/// Returns the index of each configured source, in the order of the settings.
+pub(super) fn order_of(settings: &Settings, supplies: &[Supply]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(settings.sources.len());
+    for source in &settings.sources {
+        let is_it = |supply: &Supply| supply.stage != Stage::Removed && supply.name() == source.name;
+        let index = supplies.iter().position(is_it);
+        order.push(index.unwrap_or_else(|| unreachable!("each configured source has an index")));
+    }
+    order
 }
 
 /// Returns the inherited listeners for a purpose. If there are none, opens listeners at

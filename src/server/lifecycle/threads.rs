@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StateError;
 use crate::server::ceilings::keeper_thread::Ceilings;
+use crate::server::common::Common;
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
 use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::thread_state::ThreadState;
-use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 
 /// Makes the runtime of one thread.

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::listen::{Listener, SocketFile};
 use super::pending::{self, Occupancy, Pending, PendingLimits, Room};
 use crate::config::{Address, Protocol};
+use crate::server::common::Common;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::tls;
 

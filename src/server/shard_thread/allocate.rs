@@ -18,7 +18,7 @@ use super::thread_state::ThreadState;
 use super::turn::{Request, Turn};
 use crate::clock::{self, BootMicros};
 use crate::config::Protocol;
-use crate::frontends::{Ask, Reason, Words, in_words, no_grant};
+use crate::frontends::{Ask, Reason, Words, in_words, no_grant, removed};
 use crate::server::shared::live_config::Stage;
 use crate::shard::{IdsLost, Taken};
 use crate::source::Bound;
@@ -156,7 +156,9 @@ impl Turn<'_> {
                 let ungranted = Ungranted { request, due, version, held };
                 return Err(NotYet::Parked(Parked::Ungranted(Box::new(ungranted))));
             }
-            Stage::UnderWay | Stage::Waits(_) => return Err(NotYet::Refused(Reason::NoGrant)),
+            Stage::UnderWay | Stage::Waits { .. } | Stage::Removed => {
+                return Err(NotYet::Refused(Reason::NoGrant));
+            }
         }
         let (lane, _) = self.state.shard.lane(ask.source);
         let limit_of_turn = lane.window().limit;
@@ -222,14 +224,16 @@ impl Turn<'_> {
     /// Counts a refusal, and returns the words for it.
     #[cold]
     pub(super) fn refuse(&self, ask: &Ask, protocol: Protocol, reason: Reason) -> Words {
-        let source = self.config.source(ask.source);
+        let supply = &self.config.supplies[ask.source];
+        let name = supply.name();
         let identity = self.conditions.session.name();
         let max_wait = self.config.limits.max_wait;
         let longer_wait = Some(max_wait).filter(|&most| self.wait_of(ask) < most);
-        let words = match (reason, &self.config.supplies[ask.source].stage) {
-            (Reason::NoGrant, Stage::Waits(why)) => no_grant(source.name(), Some(why)),
-            (Reason::NoGrant, _) => no_grant(source.name(), None),
-            _ => in_words(reason, identity, source.name(), longer_wait),
+        let words = match (reason, &supply.stage) {
+            (_, Stage::Removed) => removed(name),
+            (Reason::NoGrant, Stage::Waits { brief, .. }) => no_grant(name, Some(brief)),
+            (Reason::NoGrant, _) => no_grant(name, None),
+            _ => in_words(reason, identity, name, longer_wait),
         };
         // A refusal because of the client's own limits does not count for the source.
         if matches!(reason, Reason::Source(_) | Reason::NoGrant) {

@@ -14,9 +14,9 @@ use crate::access::Session;
 use crate::clock::{self, Now};
 use crate::config::Protocol;
 use crate::frontends::{Counts, CountsOf, Gets};
+use crate::server::common::Common;
 use crate::server::health::metrics::ShardCounters;
-use crate::server::shared::common::Common;
-use crate::server::shared::live_config::LiveConfig;
+use crate::server::shared::live_config::{LiveConfig, Stage};
 use crate::shard::Shard;
 
 /// A shard, and the state that its connections share.
@@ -100,13 +100,19 @@ impl ThreadState {
 
     /// Adopts a new configuration, which later turns use. Wakes all connections. They then wait with
     /// the new timeouts, close because their token or certificate was removed, or ask a source
-    /// again that has a grant now.
+    /// again that has a grant now. Requests that wait for a removed source are refused.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         let now = self.now();
         let turn = &mut *self.turn.borrow_mut();
         let sources = live_config.supplies.iter().map(|supply| &supply.source);
         turn.shard
             .adopt(sources, |index| live_config.supplies[index].lane(self.index, self.common.order, now));
+        // Nothing advances the wait queue of a removed source, so its requests are refused now.
+        let removed = |source: usize| live_config.supplies[source].stage == Stage::Removed;
+        for ((source, id), waiter) in turn.waiters.extract_if(|(source, _), _| removed(*source)) {
+            // Sending fails if the connection is gone.
+            let _ = waiter.send(live_config.source(source).refuse(id));
+        }
         turn.wakers.wake_all();
         self.live_config.replace(live_config);
     }

@@ -35,7 +35,7 @@ impl MadeFrom {
     fn read(thread: &ThreadState, config: &LiveConfig) -> MadeFrom {
         // A daemon whose fleet does not answer may have lost its worker IDs to another daemon.
         let is_sure = thread.common.metrics.fleet_answers.load(Ordering::Relaxed);
-        let supplies = config.supplies.iter().enumerate();
+        let supplies = config.in_order();
         let in_force = supplies.filter(|(_, supply)| is_sure && supply.source.grant().is_in_force());
         let claimed = in_force.map(|(index, _)| 1 << index).sum();
         MadeFrom { version: config.version, claimed }
@@ -60,7 +60,7 @@ impl Greets for ThreadState {
 
 /// Encodes a WELCOME with the claims of these sources and tag 0.
 fn encode(out: &mut Vec<u8>, config: &LiveConfig, claimed: u64, instance: u64) {
-    let supplies = config.supplies.iter().enumerate().filter(|(index, _)| claimed >> index & 1 == 1);
+    let supplies = config.in_order().filter(|(index, _)| claimed >> index & 1 == 1);
     let mut claims: Vec<u64> = supplies.flat_map(|(_, supply)| supply.claims.iter().copied()).collect();
     claims.sort_unstable();
     claims.dedup();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::clock::Now;
-use crate::config::{Limits, Settings};
+use crate::config::{Limits, Settings, SourceSettings};
 use crate::frontends::Facts;
 use crate::numbering::Numbering;
 use crate::shard::{Lane, Order, Ring, Rings};
@@ -21,7 +21,8 @@ pub(crate) struct LiveConfig {
     pub(crate) limits: Limits,
     /// The configured `max_connections`, if open files allow fewer.
     pub(crate) connections_wanted: Option<usize>,
-    /// The sources, by index. A source keeps its index for as long as it is configured.
+    /// The sources, by index. A source keeps its index for ever: that of a removed source is not
+    /// used again, so a request that waits never meets another source.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, a line each, for the operator.
     pub(crate) text: String,
@@ -32,15 +33,30 @@ pub(crate) struct LiveConfig {
 pub(crate) enum Stage {
     /// Its grant is under way: requests wait for it, each within its own deadline.
     UnderWay,
-    /// It waits for a worker ID of its fleet, for this reason. Requests are refused at once.
-    Waits(Arc<str>),
+    /// It waits for a worker ID of its fleet. Requests are refused at once.
+    Waits {
+        /// The reason in full, for operators.
+        reason: Arc<str>,
+        /// The reason in a few words, for clients.
+        brief: &'static str,
+    },
     /// It has a grant.
     Granted,
+    /// A reload has removed it. Requests that it has not answered are refused.
+    Removed,
+}
+
+impl Stage {
+    /// Returns true while the source has no grant, and is to get one.
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self, Stage::UnderWay | Stage::Waits { .. })
+    }
 }
 
 /// A source, and the shards' rings with IDs of this source.
 #[derive(Clone)]
 pub(crate) struct Supply {
+    pub(crate) settings: Arc<SourceSettings>,
     /// The source. Until it has a grant, a sealed source stands here.
     pub(crate) source: Arc<Source>,
     pub(crate) stage: Stage,
@@ -54,7 +70,12 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    pub(crate) fn new(source: Arc<Source>, stage: Stage, shards: usize) -> Self {
+    pub(crate) fn new(
+        settings: Arc<SourceSettings>,
+        source: Arc<Source>,
+        stage: Stage,
+        shards: usize,
+    ) -> Self {
         // A shared counter has no number of its own, because other daemons use the counter too.
         let has_numbers = stage == Stage::Granted && !source.kind().takes_ranges();
         let numbers_in_space = if has_numbers { source.numbering().numbers_in_space() } else { Vec::new() };
@@ -62,12 +83,17 @@ impl Supply {
         let claims = if has_numbers { source.numbering().claims() } else { Vec::new() }.into();
         let needs_list = source.numbering().needs_list();
         let rings = (0..shards).map(|_| Ring::default()).collect();
-        Supply { source, stage, numbers_in_space, claims, needs_list, rings }
+        Supply { settings, source, stage, numbers_in_space, claims, needs_list, rings }
     }
 
     /// Returns the numbering, if the source has a grant.
     pub(crate) fn numbering(&self) -> Option<&Numbering> {
         (self.stage == Stage::Granted).then(|| self.source.numbering())
+    }
+
+    /// Returns the name that clients send.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
     }
 
     /// Returns a lane through which one shard takes IDs of the source.
@@ -88,5 +114,10 @@ impl LiveConfig {
 
     pub(crate) fn source(&self, index: usize) -> &Source {
         &self.supplies[index].source
+    }
+
+    /// Returns the configured sources with their indices, in the order of the file.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (usize, &Supply)> {
+        self.facts.order.iter().map(|&index| (index, &self.supplies[index]))
     }
 }

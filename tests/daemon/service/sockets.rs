@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::time::Instant;
 
 use super::*;
+use crate::support::failing_disk::FailingDisk;
 use crate::support::ids::assert_distinct;
+use crate::support::program::{Said, program};
 use crate::support::wire::Run;
 
 #[test]
@@ -135,4 +137,53 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
     let drawn = clients.into_iter().flat_map(|client| client.join().expect("no panic"));
     assert_distinct(drawn.collect());
     daemon.stop();
+}
+
+/// The daemon listens where systemd says, whatever the file says: its log and its status show it.
+#[test]
+fn a_replaced_listener_shows_in_log_and_status() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = tcp.local_addr().expect("bound");
+    let setup = Setup::bare().config("listen = [\"127.0.0.9:7660\"]").admin();
+    let daemon = setup.inheriting(tcp, "native").start();
+    daemon
+        .assert_logs("listen = [\"127.0.0.9:7660\"] is not in force: listen of inherited sockets sets it to");
+    let status: serde_json::Value =
+        serde_json::from_str(&http::get(&daemon, "/status").body).expect("the status is JSON");
+    assert_eq!(status["protocols"][0]["addresses"], serde_json::json!([at.to_string()]));
+    let admin = status["admin_addresses"][0].as_str().expect("an address").to_owned();
+    let said = Said::by(program().args(["status", "--admin", &admin]));
+    assert!(said.out.contains(&format!("open on {at};")), "{}", said.out);
+    assert!(said.out.contains(&format!("on {admin}\n")), "{}", said.out);
+    daemon.stop();
+}
+
+/// Clients that came while no daemon ran wait for the first grant, however slow the disk is.
+#[test]
+fn a_slow_start_refuses_no_request() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(tcp.local_addr().expect("bound"));
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        disk.order("sync stall 400");
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                let address = address.clone();
+                thread::spawn(move || {
+                    let mut wire = Wire::try_connect(&address).expect("no connection is refused");
+                    wire.next(Ask::of(20).wait_ms(9_000)).runs()
+                })
+            })
+            .collect();
+        let setup = disk.under(machine.setup(""));
+        let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), "native").start();
+        for client in clients {
+            runs.extend(client.join().expect("no panic"));
+        }
+        disk.works();
+        daemon.stop();
+    }
+    assert_distinct(runs);
 }

@@ -377,6 +377,32 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Forgets sources that have ended, and all writes of this process: IDs were handed out since.
+    pub fn leave(&mut self, sources: &[usize]) {
+        self.give_up(sources);
+        self.tried.writes.clear();
+    }
+
+    /// Forgets what this process remembers of its writes and ceilings, because the machine was
+    /// restored from a snapshot: another copy of the machine may remember the same. The next try to
+    /// take numbers asks the coordinator.
+    pub fn record_restored(&mut self) {
+        self.notes.forget();
+        self.tried.writes.clear();
+    }
+
+    /// Gives these sources other names. The keys get them with their next write.
+    pub fn rename(&mut self, names: &[(usize, String)]) {
+        for (index, name) in names {
+            let Some(at) = self.sources.iter().position(|held| held.index == *index) else { continue };
+            let before = std::mem::replace(&mut self.sources[at].source, name.clone());
+            self.notes.rename(&before, name);
+            self.store_note(at);
+        }
+    }
+}
+
 impl<C> Member<C> {
     /// Gives the member the facts from earlier tries of this process.
     pub fn after(self, tried: Tried) -> Self {

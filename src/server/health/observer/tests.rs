@@ -1,5 +1,5 @@
 use super::*;
-use crate::admin::healthy;
+use crate::admin::{LastReload, healthy};
 
 /// The observer's log of a status that changes every second.
 struct Log {
@@ -79,4 +79,20 @@ fn a_finding_that_comes_and_goes_has_two_log_lines() {
 fn a_stop_logs_no_finding() {
     let mut log = Log::new();
     log.quiet_seconds(10, |status| status.draining = true);
+}
+
+#[test]
+fn a_pause_for_a_new_worker_id_is_logged_only_if_it_lasts() {
+    let mut log = Log::new();
+    log.quiet_seconds(5, |_| ());
+    let under_way = |since_s: f64| {
+        move |status: &mut Status| {
+            let at_unix_s = status.started_unix_s + status.uptime_s - since_s;
+            status.last_reload = Some(LastReload { at_unix_s, refused: None });
+            status.sources[0].awaits = Some(String::from("waits"));
+        }
+    };
+    log.quiet_seconds(5, under_way(5.0));
+    let lines = log.second(under_way(UNDER_WAY.as_secs_f64() + 1.0));
+    assert!(lines[0].starts_with("finding ceiling of orders: has not begun"), "{lines:?}");
 }

@@ -15,12 +15,12 @@ use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, ANONYMOUS, IdentitySettings, Overrides, SourceSettings};
 use crate::frontends::{Facts, Resp};
 use crate::numbering::{Numbering, TicketCounter};
+use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::connection::Connection;
 use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
-use crate::server::shared::common::Common;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::shard::Order;
@@ -44,10 +44,10 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let name = String::from("orders");
     let grant = Grant::new(Position(0));
     let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
-    let supply = Supply::new(Arc::clone(&source), Stage::Granted, 1);
+    let supply = Supply::new(Arc::new(settings.sources[0].clone()), Arc::clone(&source), Stage::Granted, 1);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
     let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
-    let metrics = Metrics::new(1, Vec::new(), Instance(1), reading);
+    let metrics = Metrics::new(1, Vec::new(), Vec::new(), Instance(1), reading);
     let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
     (Rc::new(ThreadState::new(Arc::new(common), 0)), source)
 }
@@ -279,7 +279,7 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     let (thread, _) = thread();
     let settings =
         IdentitySettings { name: String::from(ANONYMOUS), rate: Some(1_000), ..IdentitySettings::default() };
-    let identity = Identity::new(&settings, &[SourceSettings::default()], Vec::new(), 1, None);
+    let identity = Identity::new(&settings, &[SourceSettings::default().name], Vec::new(), 1, None);
     let mut session = Session::new(&Rules::new([(identity, Vec::new())], None, None), 0, None, true);
     let config = thread.live_config.borrow();
     let read_at = clock::os::boot();

@@ -227,3 +227,33 @@ fn a_start_tries_the_number_of_its_unanswered_write_again() {
         "nothing was handed out with this number"
     );
 }
+
+/// The daemon waits for another worker ID while the machine is restored. Another copy of the machine
+/// may have the same notes.
+#[test]
+fn a_try_after_a_restore_of_the_machine_asks() {
+    let store = store();
+    let (first, covered) = holder(&store);
+    store.set(Fault::Away);
+    let newest = want(WALL, true);
+    let waiting = || member(&store, first.notes().clone());
+    assert_eq!(waiting().resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
+    let mut restored = waiting();
+    restored.record_restored();
+    assert!(restored.resume_at_once(newest, &five()).is_none(), "the copy went on without asking");
+}
+
+#[test]
+fn a_renamed_source_keeps_its_note_and_a_removed_one_its_bound() {
+    let store = store();
+    let (mut first, covered) = holder(&store);
+    first.rename(&[(0, String::from("other"))]);
+    let other = Want { source: "other", ..want(WALL, true) };
+    assert_eq!(resumed(&store, first.notes(), other, &five()), Some(covered));
+    assert_eq!(resumed(&store, first.notes(), want(WALL, true), &five()), None);
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    first.leave(&[0]);
+    assert_eq!(first.check(clocks(WALL)), Ok(()), "a removed source is checked no more");
+    let again = first.take(other, &five()).unwrap();
+    assert!(again.is_new && again.unused_from >= covered, "{again:?}");
+}

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, SetOnce, watch};
 
-use super::live_config::LiveConfig;
-use super::start_error::StartError;
-use super::wake_ups::WakeUps;
+use super::shared::live_config::LiveConfig;
+use super::shared::start_error::StartError;
+use super::shared::wake_ups::WakeUps;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;

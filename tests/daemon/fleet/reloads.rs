@@ -1,0 +1,136 @@
+//! Reloads that add and remove sources of a fleet, and reloads while a daemon waits for a worker ID.
+
+use super::*;
+
+/// Returns the configuration of a daemon with these sources. The fleet assigns their worker IDs, if
+/// `None`, of all of the layout.
+fn with(at: &dyn Coordinator, sources: &[(&str, Option<&str>)]) -> String {
+    let mut toml = toml(at, None, LONG);
+    for (name, worker_ids) in sources {
+        toml.push_str(&format!("[[sources]]\nname = {name:?}\nworker_id_from = \"coordinator\"\n"));
+        if let Some(worker_ids) = worker_ids {
+            toml.push_str(&format!("worker_ids = {worker_ids:?}\n"));
+        }
+    }
+    toml.replacen("worker_id_from = \"coordinator\"\n", "", 1)
+}
+
+fn reloaded(daemon: &Daemon, toml: &str) -> String {
+    daemon.replace("snowbank.toml", toml);
+    let said = daemon.reload();
+    assert!(said.contains("reloaded: "), "{said}");
+    said
+}
+
+fn drawn(daemon: &Daemon, source: &str) -> Vec<Run> {
+    poll("IDs of a source", || {
+        let reply = daemon.connect().next(Ask::of(100).source(source).wait_ms(9_000));
+        reply.id_count().map(|_| reply.runs())
+    })
+}
+
+#[test]
+fn sources_of_a_fleet_come_and_go_by_a_reload() {
+    on_one(|at| {
+        let (five, six) = (Some("5"), Some("6"));
+        let one = with(at, &[("a", five)]);
+        init(&one);
+        let machine = Machine::new();
+        let daemon = machine.start(&one);
+        let mut runs = drawn(&daemon, "a");
+        for _ in 0..2 {
+            reloaded(&daemon, &with(at, &[("a", five), ("b", six)]));
+            let found = drawn(&daemon, "b");
+            assert_eq!(worker_of(&found), 6);
+            runs.extend(found);
+            reloaded(&daemon, &with(at, &[("a", five), ("c", six)]));
+            runs.extend(drawn(&daemon, "c"));
+            let (_, text) = fleet(&one, &["list"]);
+            assert!(text.contains("6: held by"), "{text}");
+            reloaded(&daemon, &one);
+            daemon.assert_logs("source \"c\" has ended");
+            // The worker ID was released, so another daemon gets it at once.
+            let other = Machine::new();
+            let taker = other.start(&with(at, &[("x", six)]));
+            let found = drawn(&taker, "x");
+            assert_eq!(worker_of(&found), 6);
+            runs.extend(found);
+            taker.stop();
+            runs.extend(drawn(&daemon, "a"));
+        }
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_reload_replaces_a_wait_for_a_worker_id() {
+    on_one(|at| {
+        let five = with(at, &[("a", Some("5"))]);
+        init(&five);
+        let (_holder, _daemon, mut runs) = {
+            let machine = Machine::new();
+            let daemon = machine.start(&five);
+            let runs = drawn(&daemon, "a");
+            (machine, daemon, runs)
+        };
+        let machine = Machine::new();
+        let daemon = machine.setup(&five).admin().start();
+        daemon.assert_logs("waits for a worker ID");
+        assert_eq!(get(&daemon, "/readyz").code, 503);
+        let (code, _, text) = daemon.connect().next(Ask::of(1).source("a").wait_ms(9_000)).error();
+        assert_eq!(code, NO_CEILING);
+        assert!(text.contains("waits for a worker ID: none is free"), "{text}");
+        // The name stays, and so do the settings of the source.
+        reloaded(&daemon, &with(at, &[("renamed", Some("5"))]));
+        let (code, _, text) = daemon.connect().next(Ask::of(1).source("renamed").wait_ms(9_000)).error();
+        assert!(code == NO_CEILING && text.contains("source renamed waits for a worker ID"), "{text}");
+        reloaded(&daemon, &with(at, &[("b", Some("6"))]));
+        let found = drawn(&daemon, "b");
+        assert_eq!(worker_of(&found), 6);
+        runs.extend(found);
+        poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        // A source that waits does not disturb the other.
+        reloaded(&daemon, &with(at, &[("b", Some("6")), ("c", Some("5"))]));
+        daemon.assert_logs("a source waits for a worker ID");
+        let (_, _, text) = daemon.connect().next(Ask::of(1).source("c").wait_ms(9_000)).error();
+        assert!(text.contains("source c waits for a worker ID: none is free"), "{text}");
+        runs.extend(drawn(&daemon, "b"));
+        assert_eq!(get(&daemon, "/readyz").code, 200);
+        reloaded(&daemon, &with(at, &[("b", Some("6"))]));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
+/// Stops and kills daemons at any moment of a reload.
+#[test]
+fn a_reload_in_a_fleet_may_be_interrupted_at_any_moment() {
+    on_one(|at| {
+        let sets = [with(at, &[("a", None), ("b", None)]), with(at, &[("b", None), ("c", Some("7-9"))])];
+        init(&sets[0]);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for life in 0..6_u64 {
+            let mut daemon = machine.start(&sets[life as usize % 2]);
+            runs.extend(drawn(&daemon, "b"));
+            let mut wire = daemon.connect();
+            daemon.replace("snowbank.toml", &sets[(life as usize + 1) % 2]);
+            daemon.signal(Signal::HUP);
+            std::thread::sleep(std::time::Duration::from_millis(life * life * 60));
+            for name in ["a", "b", "c"] {
+                let reply = wire.next(Ask::of(50).source(name).wait_ms(0));
+                if reply.id_count().is_some() {
+                    runs.extend(reply.runs());
+                }
+            }
+            if life % 2 == 0 {
+                daemon.signal(Signal::TERM);
+                assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+            } else {
+                daemon.kill();
+            }
+        }
+        assert_distinct(runs);
+    });
+}
