@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::support::clients::{can_run, newest, place, script};
 use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
@@ -199,6 +201,67 @@ fn clients_of_redis_get_each_id_once() {
     if let Some(python) = newest("venv/bin/python") {
         checks_itself("resp", &python, "redis_pipeline.py");
         checks_itself("resp", Path::new("node"), "valkey_glide.js");
+    }
+}
+
+/// Runs a program that checks a client of Redis by itself: pipelines of 80,000 requests, integers of
+/// 64 bits, keys with a colon, a ticket source, a wrong token and a daemon that stands still.
+fn checks_redis(name: &str, program: &Path, arguments: &[&str]) {
+    let tickets = "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n";
+    let setup = Setup::configured(&format!("{TWO_SOURCES}\n{tickets}")).resp();
+    setup.run(&["ticket", "set", "tickets", "1000"]).printed();
+    let daemon = setup.start();
+    let asks_token = Setup::configured(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}")).resp();
+    std::fs::write(asks_token.path("tokens"), "secret\n").expect("written");
+    let asks_token = asks_token.start();
+    let ports = [&daemon, &asks_token].map(|daemon| daemon.addresses[1].tcp().port().to_string());
+    let mut command = Command::new("timeout");
+    command.args([Path::new("120"), program]).args(arguments).args(ports);
+    let mut client = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
+    let lines = BufReader::new(client.stdout.take().expect("piped")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "READY"), "{name}");
+    daemon.stand_still();
+    let _ = client.stdin.take().expect("piped").write_all(b"\n");
+    assert!(client.wait().expect("the process ends").success(), "{name}");
+}
+
+#[test]
+fn redis_rs_reads_every_reply() {
+    if let Some(program) = newest("redis_rs/debug/redis_rs") {
+        checks_redis("redis-rs", &program, &[]);
+    }
+}
+
+/// The library comes from Go's module proxy.
+#[test]
+fn go_redis_reads_every_reply() {
+    if !has_program("go", "golang") {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    std::fs::copy(script("redis_clients.go"), folder.path().join("main.go")).expect("copied");
+    for step in [&["mod", "init", "clients"][..], &["get", GO_REDIS], &["build", "-o", "clients", "."]] {
+        output_of(Command::new("timeout").args(["300", "go"]).args(step).current_dir(folder.path()));
+    }
+    checks_redis("go-redis", &folder.path().join("clients"), &[]);
+}
+
+const GO_REDIS: &str = "github.com/redis/go-redis/v9@v9.23.0";
+
+/// Also Spring's RedisAtomicLong, above Lettuce.
+#[test]
+fn jedis_and_lettuce_read_every_reply() {
+    if !has_program("javac", "openjdk-17-jdk-headless") {
+        return;
+    }
+    let Some(jars) = newest("jars") else { return };
+    let folder = TempDir::new().expect("a folder");
+    let classes = format!("{}/*:{}", jars.display(), folder.path().display());
+    let mut build = Command::new("javac");
+    build.args(["-cp", &classes, "-d"]).arg(folder.path()).arg(script("RedisClients.java"));
+    output_of(&mut build);
+    for library in ["jedis", "lettuce"] {
+        checks_redis(library, Path::new("java"), &["-cp", &classes, "RedisClients", library]);
     }
 }
 

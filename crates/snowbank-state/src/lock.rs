@@ -104,6 +104,23 @@ impl WorkerLocks {
         self.mark(&Mark { fate: Fate::Returned, ..Mark::granted(id_bound, state) })
     }
 
+    /// Marks worker IDs that are given back to the fleet without a grant since their last marks. A
+    /// copy of the state may have a note that it holds them, so it must ask.
+    ///
+    /// # Errors
+    /// A mark could not be read or written. Then the worker IDs must not be given back.
+    pub fn mark_given_back(&self, owner: &Owner) -> Result<(), StateError> {
+        for file in &self.files {
+            let own = mark_of(file)?.filter(|mark| mark.state == owner.state && mark.fate == Fate::Granted);
+            let Some(mark) = own else { continue };
+            let text = Mark { fate: Fate::Returned, ..mark }.to_string();
+            let marked = file.file.write_all_at(text.as_bytes(), HOLDER_BYTES);
+            marked
+                .map_err(|error| StateError::storage(format!("cannot mark a worker ID's lock: {error}")))?;
+        }
+        Ok(())
+    }
+
     /// Marks all of the worker IDs.
     ///
     /// # Errors

@@ -378,7 +378,10 @@ impl Ceilings {
         // A start that was refused changes nothing.
         let has_begun = !trim.sources.is_empty();
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok() && has_begun);
-        let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
+        let trimmed = match (self.storage, trim) {
+            (Some(storage), Some(trim)) => storage_thread::trim(storage, trim),
+            _ => Ok(()),
+        };
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         // The state's bounds are lowered before the coordinator's bounds, because a bound in the

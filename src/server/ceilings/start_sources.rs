@@ -34,7 +34,8 @@ pub(crate) struct Found {
     pub(super) records: Vec<Record>,
     pub(super) owner: Owner,
     pub(super) here: HostIdentity,
-    notes: Vec<Note>,
+    /// Lines for the operator about the state.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Refuses a maximum that is below a number that may have been handed out. All numbers below
@@ -220,7 +221,12 @@ impl Found {
             mark_restored(starting, self.boot(), &log);
             here.life = log.host().life;
         }
-        Found { records, here, notes: Vec::new(), ..self.clone() }
+        Found { records, here, ..self.clone() }
+    }
+
+    /// Returns the owner of the state.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.
@@ -416,7 +422,7 @@ impl Found {
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
             store::plan(&self.records, &claimants, self.moment(now))?;
-        let mut notes = self.notes.clone();
+        let mut notes = Vec::new();
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));

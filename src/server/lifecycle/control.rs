@@ -28,7 +28,7 @@ use crate::ceiling::store::{Claimant, DiskStore};
 use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading};
 use crate::config::{Secrets, Settings, SourceSettings};
-use crate::fleet::{Clocks, noticed_within};
+use crate::fleet::{Clocks, Taken, noticed_within};
 use crate::numbering::Numbering;
 use crate::server::ceilings::fleet_thread::{self, Fleet};
 use crate::server::ceilings::join_fleet::{self, Joined, Joining};
@@ -238,8 +238,11 @@ impl Control {
         let found = self.open(group, began)?;
         let mut joined = self.join(group, &found, began, restores)?;
         let refused = std::mem::take(&mut joined.refused);
-        if let Some((_, lasting)) = refused.iter().find(|(_, error)| !error.lacks_only_worker_id()) {
-            self.give_up(group, Some((&joined.answers, began)));
+        // While a source serves, the others wait, each for its own reason.
+        let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
+        if let Some((_, lasting)) = lasting {
+            joined.locks.clear();
+            self.give_up(group, Some(&joined.answers));
             return Err(lasting.clone());
         }
         let mut starting = group.to_vec();
@@ -258,11 +261,13 @@ impl Control {
             Ok(begun) => {
                 tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
                 self.end(begun.into_iter().flat_map(|begun| begun.sources).collect());
-                self.give_up(&starting, Some((&joined.answers, began)));
+                joined.locks.clear();
+                self.give_up(&starting, Some(&joined.answers));
                 Ok(None)
             }
             Err(NotBegun::Refused(error)) => {
-                self.give_up(&starting, Some((&joined.answers, began)));
+                joined.locks.clear();
+                self.give_up(&starting, Some(&joined.answers));
                 Err(error)
             }
             // The worker IDs are not given back: the next try asks the coordinator who holds them.
@@ -299,7 +304,8 @@ impl Control {
         let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
         let kernel_log = KernelLog::open(access.is_some() || counts);
         let here = kernel_log.host();
-        let (found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        let (mut found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        self.choices.append(&mut found.notes);
         let found = Arc::new(found);
         let in_fleet =
             access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
@@ -445,6 +451,11 @@ impl Control {
             granted.push(starts.or_else(|| self.supplies[index].numbering()));
         }
         let info_json = super::info::describe(&self.settings, &granted, self.common.metrics.instance)?;
+        // The live configuration with these sources has these texts. So it can be made for certain
+        // once their ceilings are durable.
+        for identity in &self.settings.identities {
+            super::info::describe_to(identity, &info_json)?;
+        }
         refuse_shared(self.secrets.peers.as_ref(), &info_json, &self.settings.listen)
     }
 
@@ -521,13 +532,34 @@ impl Control {
     }
 
     /// Lets the fleet thread forget the worker IDs that it took for these sources, which do not
-    /// start. `Some` gives them back first.
-    fn give_up(&self, sources: &[usize], taken: Option<(&FromFleet, Reading)>) {
+    /// start. `Some` gives them back first. Their locks are free by now.
+    fn give_up(&self, sources: &[usize], taken: Option<&FromFleet>) {
         let Some(fleet) = self.fleet() else { return };
-        let taken = taken.filter(|(answers, _)| answers.has_taken());
-        let taken = taken.map(|(answers, _)| (answers.taken_of(sources), self.clocks(clock::os::read())));
+        let taken = taken.filter(|answers| answers.has_taken()).map(|answers| answers.taken_of(sources));
+        let taken = taken.filter(|taken| self.mark_given_back(taken));
+        let taken = taken.map(|taken| (taken, self.clocks(clock::os::read())));
         let sources = sources.to_vec();
         let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
+    }
+
+    /// Marks these worker IDs as given back, as a stop does: the mark comes before the release.
+    /// Returns false if that fails. Then they stay taken, as after a kill.
+    fn mark_given_back(&self, taken: &[Option<Taken>]) -> bool {
+        let Some(opened) = &self.opened else { return false };
+        let mark = |index: usize, taken: &Taken| {
+            let numbering = self.settings_of(index).numbering_with(&taken.worker_ids);
+            let numbering = numbering.map_err(|error| error.to_string())?;
+            let locks = match lock_workers(&self.settings.lock_dir, &numbering) {
+                // A daemon that has locked them since marks them itself.
+                Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(()),
+                locks => locks.map_err(|error| error.to_string())?,
+            };
+            locks.mark_given_back(opened.found.owner()).map_err(|error| error.to_string())
+        };
+        let taken = taken.iter().enumerate();
+        let mut taken = taken.filter_map(|(index, taken)| Some((index, taken.as_ref()?)));
+        let marked: Result<(), String> = taken.try_for_each(|(index, taken)| mark(index, taken));
+        marked.inspect_err(|error| tracing::warn!("the worker IDs are not given back: {error}")).is_ok()
     }
 
     /// Makes the settings, the secrets and the sources live. Returns the configuration's version.

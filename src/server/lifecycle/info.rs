@@ -92,7 +92,7 @@ pub(super) fn rules(
 
 /// Returns the JSON of INFO for an identity. The JSON also has the identity's name, and says for
 /// each source whether the identity may draw from the source (`allowed`).
-fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
+pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut info: serde_json::Value = serde_json::from_slice(info_json)
         .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;
     info["identity"] = identity.name.as_str().into();

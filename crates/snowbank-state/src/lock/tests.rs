@@ -118,6 +118,20 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
 }
 
 #[test]
+fn a_worker_id_that_is_given_back_ungranted_is_no_proof_for_a_copy_of_the_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let locks = lock(directory.path()).unwrap();
+    locks.mark_given_back(&owner).unwrap();
+    assert!(locks.own_marks().unwrap().is_empty(), "nothing was granted");
+    locks.mark(&marked(7, &owner)).unwrap();
+    locks.mark_given_back(&Owner::new()).unwrap();
+    assert_eq!(locks.own_marks().unwrap(), [marked(7, &owner)], "another state's mark stays");
+    locks.mark_given_back(&owner).unwrap();
+    assert_eq!(locks.own_marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(7, &owner) }]);
+}
+
+#[test]
 fn the_highest_of_several_records_gets_the_worker_ids_lock() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
