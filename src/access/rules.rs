@@ -17,8 +17,8 @@ use snowbank_tls::names::{self, CertificateName};
 pub struct Identity {
     /// The identity's name in logs and metrics.
     pub name: String,
-    /// The sources that the client may draw from: one bit for each source, by index.
-    sources: u64,
+    /// For each source, by index, whether the client may draw from it.
+    sources: Box<[bool]>,
     has_all_sources: bool,
     /// The IDs per second that the client may draw. `None`: no rate is set.
     pub rate: Option<u32>,
@@ -29,8 +29,6 @@ pub struct Identity {
     /// The JSON of the INFO reply to clients of this identity.
     pub info_json: Vec<u8>,
 }
-
-const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
     /// Creates an identity. `sources` has the names of the sources by index. `before` is the identity that had this name before a reload. The new
@@ -43,12 +41,8 @@ impl Identity {
         shards: usize,
         before: Option<&Identity>,
     ) -> Self {
-        let mut allowed = 0;
-        for (index, source) in sources.iter().enumerate() {
-            if settings.sources.as_ref().is_none_or(|names| names.contains(source)) {
-                allowed |= 1 << index;
-            }
-        }
+        let is_allowed = |source: &String| settings.sources.as_ref().is_none_or(|all| all.contains(source));
+        let allowed = sources.iter().map(is_allowed).collect();
         let has_all_sources = settings.sources.is_none();
         let rate = settings.rate;
         let old_pace = before.and_then(|before| before.pace.clone());
@@ -73,7 +67,7 @@ impl Identity {
     /// Returns whether the client may draw from the source of this index.
     #[inline]
     pub fn may_draw(&self, source: usize) -> bool {
-        self.sources >> source & 1 == 1
+        self.sources.get(source).is_some_and(|&allowed| allowed)
     }
 }
 

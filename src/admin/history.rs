@@ -12,7 +12,7 @@ use super::status::Status;
 /// that the points of an hour take at most 40 KB.
 const POINT_S: f64 = 30.0;
 /// The number of points in an hour. A point takes 60 bytes if the daemon has one source, and 300
-/// bytes if it has 64.
+/// bytes if it has 64. With 1,024 the page reads 500 KB once.
 const POINTS_MAX: usize = 120;
 
 /// The points of the last hour.

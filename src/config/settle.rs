@@ -49,6 +49,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_exposure(&settings, &given, &mut findings);
     check_horizon(&settings, &mut findings);
     check_count(&settings, &mut findings);
+    check_counters(&settings, &mut findings);
     settings.origins = findings.origins;
     Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
@@ -219,7 +220,8 @@ fn check_count(settings: &Settings, findings: &mut Findings) {
         return;
     }
     let mut count = 0;
-    for (index, source) in settings.sources.iter().enumerate() {
+    let with_layout = settings.sources.iter().enumerate().filter(|(_, it)| it.kind.follows_the_clock());
+    for (index, source) in with_layout {
         count += source.own_workers().map_or_else(|| source.picks(), WorkerSet::len);
         if count > NUMBERS_MAX {
             let key = if source.is_assigned() { "worker_id_from" } else { "worker_ids" };
@@ -229,6 +231,18 @@ fn check_count(settings: &Settings, findings: &mut Findings) {
             );
             return findings.mistake_of_source(index, key, text);
         }
+    }
+}
+
+/// Checks that one message to the coordinator can read the keys of all shared counters.
+fn check_counters(settings: &Settings, findings: &mut Findings) {
+    let count = settings.shared_counters().count();
+    if let Some((index, _)) = settings.shared_counters().nth(NUMBERS_MAX) {
+        let text = format!(
+            "found {count} sources of kind \"fleet-ticket\", allowed: at most {NUMBERS_MAX} in a daemon, so that one message \
+             reads their keys; give the others to another daemon"
+        );
+        findings.mistake_of_source(index, "kind", text);
     }
 }
 

@@ -16,8 +16,9 @@ use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
-/// The most sources of a daemon. Each adds to every INFO reply, and has a lane on each shard.
-pub const SOURCES_MAX: usize = 64;
+/// The most sources of a daemon: a counter for each table of a large shop. Each adds to every INFO
+/// reply, to the state file, to the metrics, and a lane to each shard.
+pub const SOURCES_MAX: usize = 1_024;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised at least once
 /// a second while the source is in use, so requests wait for it only if raises take longer than

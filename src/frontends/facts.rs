@@ -5,6 +5,9 @@ use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_id::layout::Layout;
 
+/// The most sources that a message names.
+const NAMED_MAX: usize = 16;
+
 /// What a counter's increment means for a source.
 pub(super) enum Increment {
     /// Draw this many IDs. The last one is the counter's new value.
@@ -26,6 +29,8 @@ pub struct Facts {
     /// The names of the sources, by their index. The name of a removed source is empty, and no
     /// client can send it.
     pub sources: Vec<String>,
+    /// The indices of the configured sources, in the order of their names.
+    by_name: Vec<usize>,
     /// The indices of the configured sources, in the order of the file.
     pub order: Vec<usize>,
     /// The index of the first source of the file. Requests that name no source draw from it.
@@ -56,6 +61,8 @@ impl Facts {
             sources[index].clone_from(&source.name);
             source_settings[index] = source.clone();
         }
+        let mut by_name = order.clone();
+        by_name.sort_unstable_by_key(|&index| &sources[index]);
         let named = |name: &String| sources.iter().position(|source| source == name);
         let any_key = settings.any_key.as_ref().and_then(named);
         let first = order.first().copied().unwrap_or_default();
@@ -67,6 +74,7 @@ impl Facts {
             redis_info,
             max_count,
             sources,
+            by_name,
             order,
             first,
             access,
@@ -78,8 +86,8 @@ impl Facts {
 
     /// Returns the index of the source with this name.
     pub fn source_named(&self, name: &[u8]) -> Option<usize> {
-        let found = self.sources.iter().position(|source| source.as_bytes() == name);
-        found.filter(|_| !name.is_empty())
+        let found = self.by_name.binary_search_by(|&index| self.sources[index].as_bytes().cmp(name));
+        found.ok().map(|at| self.by_name[at])
     }
 
     /// Returns the names of the sources, in the order of the file, with `between` between two names.
@@ -88,14 +96,26 @@ impl Facts {
         names.join(between)
     }
 
+    /// Returns the names of the sources, for a message. A daemon may have more than a message can
+    /// name.
+    pub(super) fn names_in_words(&self) -> String {
+        let named = self.order.iter().take(NAMED_MAX).map(|&index| &*self.sources[index]);
+        let named: Vec<&str> = named.collect();
+        let more = match self.order.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} others"),
+        };
+        named.join(", ") + &more
+    }
+
     /// Returns true if several IDs of one request for this source are consecutive numbers.
     pub fn is_consecutive(&self, source: usize) -> bool {
         self.source_settings[source].is_consecutive()
     }
 
-    /// Returns the indices of the ticket sources.
+    /// Returns the indices of the ticket sources, in the order of the file.
     pub(super) fn tickets(&self) -> impl Iterator<Item = usize> {
-        (0..self.sources.len()).filter(|&source| self.layout(source).is_none())
+        self.order.iter().copied().filter(|&source| self.layout(source).is_none())
     }
 
     /// Returns the layout of a source. `None` if the source counts tickets.

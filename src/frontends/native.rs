@@ -196,7 +196,7 @@ fn unknown_source(name: &[u8], facts: &Facts) -> String {
         Ok(name) => format!("{name:?}"),
         Err(_) => format!("\"{}\"", name.escape_ascii()),
     };
-    format!("found source {name}, this daemon has {}", facts.names(", "))
+    format!("found source {name}, this daemon has {}", facts.names_in_words())
 }
 
 // Not inlined: few replies are lists, and inlining would make all others save more registers.

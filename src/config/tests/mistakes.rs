@@ -20,14 +20,20 @@ fn there_are_at_most_256_identities() {
 }
 
 #[test]
-fn there_are_at_most_64_sources() {
+fn there_are_at_most_1024_sources() {
     let text = |count| {
         (0..count).fold(String::new(), |text, n| {
-            text + &format!("[[sources]]\nname = \"s{n}\"\nworker_ids = {n}\n")
+            text + &format!("[[sources]]\nname = \"s{n}\"\nkind = \"ticket\"\n")
         })
     };
-    assert_eq!(settings(&text(64)).sources.len(), 64);
-    assert_eq!(mistake(&text(65)), "1: sources: found 65 sources, allowed: 1 to 64");
+    assert_eq!(settings(&text(1_024)).sources.len(), 1_024);
+    assert_eq!(mistake(&text(1_025)), "1: sources: found 1025 sources, allowed: 1 to 1024");
+    let fleet = "fleet.coordinator = \"etcd\"\n".to_owned();
+    let shared = |count| fleet.clone() + &text(count).replace("ticket", "fleet-ticket");
+    assert_eq!(settings(&shared(100)).sources.len(), 100);
+    assert!(
+        mistake(&shared(101)).contains("found 101 sources of kind \"fleet-ticket\", allowed: at most 100")
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ them in [[sources]] below. Their environment variables are refused if there are 
 
 const SOURCES_HEAD: &str = "\
 Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. Clients \
-that name no source get the first. Two with the same layout must have different worker_ids. Up to 64 sources.";
+that name no source get the first. Two with the same layout must have different worker_ids. Up to 1,024 sources.";
 
 const IDENTITIES_HEAD: &str = "\
 Who may have how much: one [[identities]] for each client that has a name of its own, the sources that it may draw \

@@ -127,7 +127,7 @@ pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Repl
 /// Returns the source that was `found`, or the refusal of `name`.
 fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
     found.ok_or_else(|| {
-        let text = format!("found source {name:?}, allowed: {}", facts.names(", "));
+        let text = format!("found source {name:?}, allowed: {}", facts.names_in_words());
         Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
     })
 }

@@ -148,7 +148,7 @@ fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
 #[cold]
 fn unknown_source(key: &[u8], facts: &Facts) -> Refused {
     let found = shown(key);
-    let names = facts.names(", ");
+    let names = facts.names_in_words();
     let text = format!(
         "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's \
          configuration"

@@ -11,7 +11,7 @@ use crate::server::shared::instance::Instance;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
 use snowbank_id::layout::Layout;
-use snowbank_wire::{Info, MAX_REPLY_LENGTH, MIN_LENGTH, VERSION, info};
+use snowbank_wire::{Info, VERSION, info};
 
 /// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, in the
 /// order of the file.
@@ -103,11 +103,14 @@ pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Resu
     check_size(info.to_string().into_bytes())
 }
 
-/// Checks that an INFO reply fits into one frame.
+/// The most bytes of an INFO reply, in frames: 1,024 sources with layouts of a common length fit.
+const INFO_BYTES_MAX: usize = 512 << 10;
+
+/// Checks that an INFO reply is not too long to answer often.
 fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
     let found = json.len() + CLOCK_BYTES_MAX;
-    let most = MAX_REPLY_LENGTH - MIN_LENGTH;
-    if found > most as usize {
+    let most = INFO_BYTES_MAX;
+    if found > most {
         return Err(StartError::WrongSetting(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
         )));

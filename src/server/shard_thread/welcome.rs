@@ -24,11 +24,11 @@ pub(super) struct Kept {
 }
 
 /// Everything that decides the bytes of a WELCOME.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct MadeFrom {
     version: u64,
-    /// A bit for each source whose claims the frame has. A daemon has at most 64 sources.
-    claimed: u64,
+    /// For each source, in the order of the file, whether the frame has its claims.
+    claimed: Vec<bool>,
 }
 
 impl MadeFrom {
@@ -36,8 +36,7 @@ impl MadeFrom {
         // A daemon whose fleet does not answer may have lost its worker IDs to another daemon.
         let is_sure = thread.common.metrics.fleet_answers.load(Ordering::Relaxed);
         let supplies = config.in_order();
-        let in_force = supplies.filter(|(_, supply)| is_sure && supply.source.grant().is_in_force());
-        let claimed = in_force.map(|(index, _)| 1 << index).sum();
+        let claimed = supplies.map(|(_, supply)| is_sure && supply.source.grant().is_in_force()).collect();
         MadeFrom { version: config.version, claimed }
     }
 }
@@ -47,10 +46,10 @@ impl Greets for ThreadState {
         let config = &*self.live_config.borrow();
         let mut kept = self.welcome.borrow_mut();
         let made_from = MadeFrom::read(self, config);
-        if kept.made_from != Some(made_from) {
-            kept.made_from = Some(made_from);
+        if kept.made_from.as_ref() != Some(&made_from) {
             kept.frame.clear();
-            encode(&mut kept.frame, config, made_from.claimed, self.common.metrics.instance.0);
+            encode(&mut kept.frame, config, &made_from.claimed, self.common.metrics.instance.0);
+            kept.made_from = Some(made_from);
         }
         let start = out.len();
         out.extend_from_slice(&kept.frame);
@@ -59,9 +58,9 @@ impl Greets for ThreadState {
 }
 
 /// Encodes a WELCOME with the claims of these sources and tag 0.
-fn encode(out: &mut Vec<u8>, config: &LiveConfig, claimed: u64, instance: u64) {
-    let supplies = config.in_order().filter(|(index, _)| claimed >> index & 1 == 1);
-    let mut claims: Vec<u64> = supplies.flat_map(|(_, supply)| supply.claims.iter().copied()).collect();
+fn encode(out: &mut Vec<u8>, config: &LiveConfig, claimed: &[bool], instance: u64) {
+    let supplies = config.in_order().zip(claimed).filter(|(_, claimed)| **claimed);
+    let mut claims: Vec<u64> = supplies.flat_map(|((_, supply), _)| supply.claims.iter().copied()).collect();
     claims.sort_unstable();
     claims.dedup();
     let bytes: Vec<[u8; 8]> = claims.iter().map(|claim| claim.to_le_bytes()).collect();

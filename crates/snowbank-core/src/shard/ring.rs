@@ -1,5 +1,7 @@
 //! Blocks of IDs claimed ahead of demand, and the lock-free ring in which a shard keeps them.
 
+use std::sync::OnceLock;
+
 use crossbeam::utils::CachePadded;
 
 use crate::source::Span;
@@ -75,18 +77,15 @@ impl CurrentRun {
 
 /// The ring of one shard's blocks of one source. The shard pushes blocks in increasing order, and
 /// takes the first ones. Siblings also take blocks when the source has too little left to claim.
-#[derive(Debug)]
+///
+/// The queue is made at the first push. Ticket sources and idle ones never push, and a daemon may have
+/// a thousand of them on each shard.
+#[derive(Debug, Default)]
 pub struct Ring {
-    blocks: ArrayQueue<Block>,
+    blocks: OnceLock<ArrayQueue<Block>>,
     /// The number of IDs in `blocks`. The number can be too high for a moment, because it rises
     /// before a push and falls after a pop.
     ids: CachePadded<AtomicU64>,
-}
-
-impl Default for Ring {
-    fn default() -> Self {
-        Ring { blocks: ArrayQueue::new(RING_BLOCKS), ids: CachePadded::new(AtomicU64::new(0)) }
-    }
 }
 
 impl Ring {
@@ -94,7 +93,8 @@ impl Ring {
     /// skipped.
     pub fn push(&self, block: Block) -> bool {
         self.ids.fetch_add(block.span.count, Ordering::Relaxed);
-        let pushed = self.blocks.push(block).is_ok();
+        let blocks = self.blocks.get_or_init(|| ArrayQueue::new(RING_BLOCKS));
+        let pushed = blocks.push(block).is_ok();
         if !pushed {
             self.ids.fetch_sub(block.span.count, Ordering::Relaxed);
         }
@@ -103,14 +103,14 @@ impl Ring {
 
     /// Takes the first block.
     pub fn pop(&self) -> Option<Block> {
-        let block = self.blocks.pop()?;
+        let block = self.blocks.get()?.pop()?;
         self.ids.fetch_sub(block.span.count, Ordering::Relaxed);
         Some(block)
     }
 
     /// Returns the number of blocks for which there is room.
     pub fn room(&self) -> usize {
-        RING_BLOCKS.saturating_sub(self.blocks.len())
+        RING_BLOCKS.saturating_sub(self.blocks.get().map_or(0, ArrayQueue::len))
     }
 
     /// Returns about how many IDs the ring holds.
