@@ -30,7 +30,7 @@ impl Server {
     /// waiting for the keeper thread. That thread then ends with the process.
     ///
     /// Calls `announce` once the daemon listens and its configuration stands: when the first
-    /// sources have started or wait, and at most [`DECIDED_WITHIN`] after it listens.
+    /// sources have started or wait, and at most a second after it listens.
     ///
     /// # Errors
     /// The start was refused, the daemon has lost a worker ID, the system has no thread or reactor
