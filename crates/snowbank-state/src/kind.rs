@@ -18,10 +18,14 @@ pub(super) trait Kind {
     /// one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns true if another lock with this name certainly protects no ID of this source. A start
-    /// does not read such locks, because a machine keeps a lock for each worker ID that it ever
-    /// had.
-    fn is_apart_from(&self, lock_name: &str) -> bool;
+    /// Returns the text that the names of all locks of the source's ID space, or of its counter,
+    /// start with.
+    fn lock_prefix(&self) -> String;
+
+    /// Returns true if another lock certainly protects no ID of this source. `is_of_prefix` says
+    /// whether its name starts with [`lock_prefix`](Kind::lock_prefix). A start does not read such
+    /// locks, because a machine keeps a lock for each worker ID that it ever had.
+    fn is_apart_from(&self, is_of_prefix: bool) -> bool;
 
     /// Returns true if the lock with this name belongs to the source's own counter, with any
     /// increment and offset that can make the same numbers. The mark in such a lock binds the

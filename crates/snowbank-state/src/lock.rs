@@ -202,7 +202,9 @@ impl WorkerLocks {
         let (layout, workers) = numbering.snowflake()?;
         let writers = writers_of(directory).ok()?;
         let kind = kind_of(numbering);
-        let locks = neighbours(directory, &|path| kind.is_apart_from(name_of(path))).ok()?;
+        let prefix = kind.lock_prefix();
+        let is_apart = |path: &Path| kind.is_apart_from(name_of(path).starts_with(&prefix));
+        let locks = neighbours(directory, &is_apart).ok()?;
         let numbers = layout.numbers_in_space(workers);
         let mut marked = Vec::new();
         for (number, space, path) in locks.free {
@@ -281,7 +283,9 @@ fn lock_workers_but(
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    let neighbours = neighbours(directory, &|path| own.contains(path) || kind.is_apart_from(name_of(path)))?;
+    let prefix = kind.lock_prefix();
+    let is_apart = |path: &Path| kind.is_apart_from(name_of(path).starts_with(&prefix));
+    let neighbours = neighbours(directory, &|path| is_apart(path) || own.contains(path))?;
     let colliding = kind.check_neighbours(neighbours)?;
     let mut kin =
         kin_paths(directory, numbering).map_err(|error| StateError::lock_refused(directory, &error))?;

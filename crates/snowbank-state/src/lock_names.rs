@@ -24,9 +24,11 @@ pub(super) fn name_of(path: &Path) -> &str {
 /// written under another increment or offset.
 pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<Vec<PathBuf>> {
     let mut kin = Vec::new();
+    let kind = kind_of(numbering);
+    let prefix = kind.lock_prefix();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if kind_of(numbering).is_kin_of(name_of(&path)) {
+        if name_of(&path).starts_with(&prefix) && kind.is_kin_of(name_of(&path)) {
             kin.push(path);
         }
     }

@@ -134,6 +134,11 @@ impl Layout {
         other: &Layout,
         others: &WorkerSet,
     ) -> Option<(u64, u64)> {
+        // Two worker IDs of one layout never make the same ID. A daemon may have a thousand sources
+        // of one layout, and compares each with each.
+        if self == other && workers.iter().all(|worker| !others.contains(worker)) {
+            return None;
+        }
         self.space().runs_beside(&other.space()).then(|| self.collision(workers, other, others))?
     }
 }

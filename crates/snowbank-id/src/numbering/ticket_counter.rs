@@ -111,9 +111,12 @@ impl TicketCounter {
 
     /// Returns true if the two counters can hand out the same ID. Ignores the maximum of both.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
+        if self.name != other.name {
+            return false;
+        }
         // Two counters have numbers in common unless their offsets differ modulo this divisor.
         let divisor = gcd(self.increment, other.increment);
-        self.name == other.name && self.offset % divisor == other.offset % divisor
+        self.offset % divisor == other.offset % divisor
     }
 }
 

@@ -12,18 +12,21 @@ use snowbank_id::layout::{Layout, Numbering, PRESETS, Space, WorkerSet};
 impl Kind for Numbering {
     fn lock_names(&self) -> Vec<(u64, String)> {
         let layout = self.layout();
-        let space = fingerprint(&self.layout().space().to_string());
+        let prefix = self.lock_prefix();
         let mut names = Vec::with_capacity(self.workers().len());
         for worker in self.workers().iter() {
-            names.push((worker, format!("{space:016x}-{}.lock", layout.number_in_space(worker))));
+            names.push((worker, format!("{prefix}-{}.lock", layout.number_in_space(worker))));
         }
         names
     }
 
+    fn lock_prefix(&self) -> String {
+        format!("{:016x}", fingerprint(&self.layout().space().to_string()))
+    }
+
     /// Two worker IDs of the same ID space never make the same ID.
-    fn is_apart_from(&self, lock_name: &str) -> bool {
-        let space = fingerprint(&self.layout().space().to_string());
-        lock_name.starts_with(&format!("{space:016x}"))
+    fn is_apart_from(&self, is_of_prefix: bool) -> bool {
+        is_of_prefix
     }
 
     fn is_kin_of(&self, _: &str) -> bool {

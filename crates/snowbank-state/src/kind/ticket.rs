@@ -14,9 +14,13 @@ impl Kind for TicketCounter {
         vec![(0, format!("{}-{}-{}.lock", prefix_of(self), self.increment(), self.offset()))]
     }
 
+    fn lock_prefix(&self) -> String {
+        prefix_of(self)
+    }
+
     /// A counter of another name counts another table.
-    fn is_apart_from(&self, lock_name: &str) -> bool {
-        !lock_name.starts_with(&prefix_of(self))
+    fn is_apart_from(&self, is_of_prefix: bool) -> bool {
+        !is_of_prefix
     }
 
     fn is_kin_of(&self, lock_name: &str) -> bool {
