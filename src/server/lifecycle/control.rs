@@ -557,7 +557,9 @@ impl Control {
             locks.mark_given_back(opened.found.owner()).map_err(|error| error.to_string())
         };
         let taken = taken.iter().enumerate();
-        let mut taken = taken.filter_map(|(index, taken)| Some((index, taken.as_ref()?)));
+        // What continues a term of before is not given back.
+        let mut taken = taken
+            .filter_map(|(index, taken)| Some((index, taken.as_ref().filter(|taken| !taken.is_same_term)?)));
         let marked: Result<(), String> = taken.try_for_each(|(index, taken)| mark(index, taken));
         marked.inspect_err(|error| tracing::warn!("the worker IDs are not given back: {error}")).is_ok()
     }

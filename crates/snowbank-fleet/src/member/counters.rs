@@ -92,8 +92,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Gives the rest of each source's ranges back, where they are still the last of the counter. The
-    /// caller must have stored the lowest number that was not handed out. If this fails, the rest is
+    /// Gives the rest of each source's ranges back, where they are still the last of the counter, and
+    /// forgets the counters. The caller must have stored the lowest number that was not handed out. If this fails, the rest is
     /// skipped, as after a crash.
     ///
     /// # Errors
@@ -101,7 +101,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn give_back_ranges(&mut self, rests: &[Rest]) -> Result<(), FleetError> {
         let mut given = Ok(());
         for rest in rests {
-            let Some(held) = self.counters.iter().find(|held| held.index == rest.source) else { continue };
+            let Some(at) = self.counters.iter().position(|held| held.index == rest.source) else { continue };
+            // The key may soon have a lower value, which is no loss to a source that has ended.
+            let held = self.counters.swap_remove(at);
             let write = (self.new_identity)();
             let Some((expected, text)) = held.counter.give_back(*rest, &write, &self.holder) else {
                 continue;

@@ -363,11 +363,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// the next try compares the endpoints and reads the marker, as a first try does.
     pub fn give_up(&mut self, sources: &[usize]) {
         self.tried.has_waited = true;
-        self.sources.retain(|held| !sources.contains(&held.index));
+        // They have handed out nothing, so their whole ranges go back.
         let rests: Vec<Rest> =
             sources.iter().map(|&source| Rest { source, next: 0, generation: 0 }).collect();
         // If the coordinator does not answer, the ranges are skipped.
         let _ = self.give_back_ranges(&rests);
+        self.forget(sources);
+    }
+
+    /// Forgets these sources, and writes nothing.
+    fn forget(&mut self, sources: &[usize]) {
+        self.sources.retain(|held| !sources.contains(&held.index));
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
             (self.marker, self.polled) = (None, None);
@@ -380,7 +386,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Forgets sources that have ended, and all writes of this process: IDs were handed out since.
     pub fn leave(&mut self, sources: &[usize]) {
-        self.give_up(sources);
+        self.tried.has_waited = true;
+        self.forget(sources);
         self.tried.writes.clear();
     }
 

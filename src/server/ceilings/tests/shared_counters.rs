@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
-    Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes, NumberRange,
-    Rest, Swap, Swapped,
+    Clocks, Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes,
+    NumberRange, Rest, Swap, Swapped,
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -206,6 +206,7 @@ impl Daemon {
         let next = self.source.numbering().id_bound(cursor);
         let rest = Rest { source: 0, next, generation: self.source.grant().generation() };
         let _ = self.member.give_back_ranges(&[rest]);
+        self.member.leave(&[0]);
         let numbers = std::mem::take(&mut self.numbers);
         *self = Daemon { numbers, ..Daemon::above(next, store, counter) };
     }
@@ -449,6 +450,26 @@ fn clean_restarts_skip_no_number_of_the_last_range() {
 
 /// The write of a daemon that stopped is done after another daemon took and gave back a range, so
 /// that the counter has the same number again.
+/// As after a reload that removes the source, whether or not its rest was given back.
+#[test]
+fn a_removed_counter_gives_back_no_number_that_was_handed_out() {
+    let store = Store::at(1);
+    let mut daemon = Daemon::start(&store, counter(1, 1));
+    let all = daemon.member.take_range(0, 10, 0).unwrap();
+    assert_eq!((all.from, all.to), (1, 11));
+    daemon.member.leave(&[0]);
+    let next = Daemon::start(&store, counter(1, 1)).member.take_range(0, 1, 0).unwrap();
+    assert_eq!(next.from, 11);
+
+    // A daemon that goes on is not lost, although the key has a lower number than it had taken.
+    let mut daemon = Daemon::start(&store, counter(1, 1));
+    daemon.member.take_range(0, 10, 0).unwrap();
+    daemon.member.give_back_ranges(&[Rest { source: 0, next: 15, generation: 0 }]).unwrap();
+    assert_eq!(daemon.member.check(Clocks::at(START.wall, START)), Ok(()));
+    let next = Daemon::start(&store, counter(1, 1)).member.take_range(0, 1, 0).unwrap();
+    assert_eq!(next.from, 15);
+}
+
 #[test]
 fn a_late_give_back_lowers_nothing_that_another_daemon_took() {
     let store = Store::at(1);

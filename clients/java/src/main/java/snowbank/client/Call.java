@@ -74,11 +74,15 @@ final class Call {
         boolean isLate = refusal.retryAfterMs() > leftMs;
         lane.note(connection.endpoint(), refusal);
         SnowbankException told = isLate ? Rest.soonest(core.lanes, deadlineNanos) : null;
+        boolean leaves = refusal.action() == SnowbankException.LEAVE || isLate && told == null;
+        if (leaves) {
+            // Before the caller hears of it: its next call must not go to this connection.
+            lane.leave(connection, refusal);
+        }
         if (told != null) {
             fail(told);
         }
-        if (refusal.action() == SnowbankException.LEAVE || isLate && told == null) {
-            lane.leave(connection, refusal);
+        if (leaves) {
             connection.close();
             return 0;
         }
