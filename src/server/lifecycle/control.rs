@@ -206,7 +206,7 @@ impl Control {
                 if !self.has_served {
                     return Err(error);
                 }
-                self.wait(&group.into_iter().map(|index| (index, error.clone())).collect::<Vec<_>>())?;
+                self.wait_alike(&group, &error)?;
             }
         }
         Ok(())
@@ -241,8 +241,7 @@ impl Control {
         // While a source serves, the others wait, each for its own reason.
         let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
         if let Some((_, lasting)) = lasting {
-            joined.locks.clear();
-            self.give_up(group, Some(&joined.answers));
+            self.give_back(group, &mut joined);
             return Err(lasting.clone());
         }
         let mut starting = group.to_vec();
@@ -261,13 +260,11 @@ impl Control {
             Ok(begun) => {
                 tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
                 self.end(begun.into_iter().flat_map(|begun| begun.sources).collect());
-                joined.locks.clear();
-                self.give_up(&starting, Some(&joined.answers));
+                self.give_back(&starting, &mut joined);
                 Ok(None)
             }
             Err(NotBegun::Refused(error)) => {
-                joined.locks.clear();
-                self.give_up(&starting, Some(&joined.answers));
+                self.give_back(&starting, &mut joined);
                 Err(error)
             }
             // The worker IDs are not given back: the next try asks the coordinator who holds them.
@@ -276,7 +273,7 @@ impl Control {
                 if !error.lacks_only_worker_id() {
                     return Err(error);
                 }
-                self.wait(&starting.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())?;
+                self.wait_alike(&starting, &error)?;
                 Ok(None)
             }
         }
@@ -511,6 +508,11 @@ impl Control {
         Ok(())
     }
 
+    /// Lets sources wait for the next try, all for one reason.
+    fn wait_alike(&mut self, sources: &[usize], error: &StartError) -> Result<(), StartError> {
+        self.wait(&sources.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())
+    }
+
     /// Returns the sender of jobs for the storage thread.
     pub(super) fn storage(&self) -> Option<&SyncSender<storage_thread::Job>> {
         self.opened.as_ref()?.storage.as_ref()
@@ -529,6 +531,13 @@ impl Control {
         let wall_minus_boot_us = self.common.wall.carried_us();
         let trim = Trim { sources: ends, wall_minus_boot_us, restored: Vec::new() };
         let _ = ask(storage, |reply| storage_thread::Job::End(trim, reply));
+    }
+
+    /// Gives back what these sources, which do not start, took of the fleet. Their locks are freed
+    /// first, because the marks are made under locks taken for that.
+    fn give_back(&self, sources: &[usize], joined: &mut Joined) {
+        joined.locks.clear();
+        self.give_up(sources, Some(&joined.answers));
     }
 
     /// Lets the fleet thread forget the worker IDs that it took for these sources, which do not

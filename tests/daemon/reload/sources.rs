@@ -271,8 +271,7 @@ fn a_reload_may_be_interrupted_at_any_moment() {
             }
         }
         if life % 2 == 0 {
-            daemon.signal(Signal::TERM);
-            assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+            daemon.stop();
         } else {
             daemon.kill();
         }

@@ -362,7 +362,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// took them. The next try asks the coordinator who holds the numbers. If no source is left,
     /// the next try compares the endpoints and reads the marker, as a first try does.
     pub fn give_up(&mut self, sources: &[usize]) {
-        self.tried.has_waited = true;
         // They have handed out nothing, so their whole ranges go back.
         let rests: Vec<Rest> =
             sources.iter().map(|&source| Rest { source, next: 0, generation: 0 }).collect();
@@ -373,6 +372,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Forgets these sources, and writes nothing.
     fn forget(&mut self, sources: &[usize]) {
+        self.tried.has_waited = true;
         self.sources.retain(|held| !sources.contains(&held.index));
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
@@ -386,7 +386,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Forgets sources that have ended, and all writes of this process: IDs were handed out since.
     pub fn leave(&mut self, sources: &[usize]) {
-        self.tried.has_waited = true;
         self.forget(sources);
         self.tried.writes.clear();
     }
