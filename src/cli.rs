@@ -34,9 +34,9 @@ use std::{fmt, thread};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::ceiling::StateError;
 use crate::server::StartError;
 use crate::service;
+use snowbank_state::StateError;
 use snowbank_wire::hide_password;
 
 /// Hand out batches of unique, time-sortable 64-bit IDs.
@@ -192,7 +192,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(command) => state::run(&command, out),
-        Command::Ticket(command) => ticket::run(&command, crate::clock::os::read().wall, out),
+        Command::Ticket(command) => ticket::run(&command, crate::os_clock::read().wall, out),
         Command::Fleet(command) => fleet::run(&command, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),

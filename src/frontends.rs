@@ -181,7 +181,7 @@ impl Conditions<'_> {
     /// # Errors
     /// The client may not draw from the source, or the source hands out nothing now.
     ///
-    /// [`Source::last_number`]: crate::source::Source::last_number
+    /// [`Source::last_number`]: snowbank_core::source::Source::last_number
     fn last_number(&self, source: usize) -> Result<u64, Words> {
         let name = &self.facts.sources[source];
         if !self.session.may_draw(source) {

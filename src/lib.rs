@@ -15,20 +15,18 @@
 //!
 //! # Modules
 //!
-//! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which
-//! does no I/O and reads no clock. [`numbering`] and the layouts come from `snowbank-id`
-//! (crates/snowbank-id).
+//! Making IDs, each a crate (crates/) or a module of one:
 //!
-//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
-//!   back. `clock/os.rs` reads the system's clocks.
-//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
-//!   that wait for IDs.
-//! - [`shard`]: one core's blocks and rings of claimed IDs.
-//! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
-//! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate
-//!   `snowbank-state` (crates/snowbank-state).
-//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator,
-//!   from the crate `snowbank-fleet` (crates/snowbank-fleet).
+//! - `snowbank_core::clock`: the ID clock, a pure function of the readings of the system's clocks.
+//!   It never goes back. [`os_clock`] reads the system's clocks.
+//! - `snowbank_core::source`: the cursor, the only place where uniqueness is decided, and the queue
+//!   of requests that wait for IDs.
+//! - `snowbank_core::shard`: one core's blocks and rings of claimed IDs.
+//! - `snowbank_core::keeper`: decides when ceilings are raised, and checks the wall clock.
+//! - `snowbank_state`: the state file and lock files that keep ceilings durable.
+//! - `snowbank_fleet`: worker IDs and ceilings that daemons on many machines share through a
+//!   coordinator.
+//! - `snowbank_id`: layouts and numberings. Like the core it does no I/O and reads no clock.
 //!
 //! Serving IDs:
 //!
@@ -113,19 +111,13 @@
 pub mod access;
 mod admin;
 pub mod cli;
-pub mod clock;
 #[macro_use]
 pub mod config;
 mod counter;
 pub mod frontends;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod os_clock;
 pub mod server;
 pub mod service;
 pub mod tls;
-
-pub use snowbank_core::{keeper, shard, source};
-pub use snowbank_fleet as fleet;
-pub use snowbank_id::numbering;
-pub use snowbank_state as ceiling;
-use snowbank_state::system_error;

@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::BootMicros;
+use snowbank_core::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 

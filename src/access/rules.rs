@@ -7,9 +7,9 @@ use rustls::pki_types::CertificateDer;
 
 use super::pace::Pace;
 use super::usage::Usage;
-use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, IdentitySettings, TokenHash, Tokens};
 use crate::tls::Authorities;
+use snowbank_core::clock::BootMicros;
 use snowbank_tls::names::{self, CertificateName};
 
 /// A name for one client or several, and the limits of these clients.

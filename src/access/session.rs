@@ -7,9 +7,9 @@ use rustls::pki_types::CertificateDer;
 
 use super::pace::{Permit, TooFast};
 use super::rules::{Identity, Rules};
-use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
+use snowbank_core::clock::BootMicros;
 
 /// The reason, for the log, why a client that has shown no token is rejected.
 pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client a token of that file";

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
+use crate::os_clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use snowbank_id::layout::{Layout, Position, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -18,7 +19,7 @@ use super::chosen::Chosen;
 use super::range::instant;
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome};
-use crate::clock::{self, BootMicros, Now};
+use snowbank_core::clock::{BootMicros, Now};
 use snowbank_core::grant::Grant;
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 
@@ -285,7 +286,7 @@ impl Backfill {
                 newest.rfc3339(3)
             )));
         }
-        if wanted > clock::os::read().wall {
+        if wanted > os_clock::read().wall {
             return Err(refuse("which is in the future, allowed: an instant that has passed".into()));
         }
         if wanted < layout.first() || wanted >= layout.end() {
@@ -376,7 +377,7 @@ fn at(instant: UnixMicros) -> Now {
 }
 
 fn wall_minus_boot_us() -> i64 {
-    let reading = clock::os::read();
+    let reading = os_clock::read();
     reading.wall.0 - reading.boot.0
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
-use crate::ceiling::{Cause, StateError, store};
-use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
+use crate::os_clock;
 use crate::server::{StartError, check_records};
 use snowbank_id::layout::UnixMicros;
+use snowbank_state::{Cause, StateError, store};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -72,7 +72,7 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.path()?;
     let text = config::read_file(path).map_err(Failure::usage)?;
-    let now = clock::os::read().wall;
+    let now = os_clock::read().wall;
     let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(path));
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
     let loaded = config::load_with_secrets(Some((path, &text)), &overrides, cores(), now, &credentials);

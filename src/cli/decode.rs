@@ -12,8 +12,8 @@ use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::next::{Access, converse, describe};
 use super::{Failure, Outcome};
-use crate::clock;
 use crate::config::{self, Overrides};
+use crate::os_clock;
 use snowbank_client::Address;
 use snowbank_id::format::{Context, Format};
 use snowbank_id::layout::{Layout, Role, UnixMicros};
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let now = clock::os::read().wall;
+    let now = os_clock::read().wall;
     let made = match (&arguments.layout, &arguments.config) {
         _ if !arguments.address.is_empty() => made_by_daemon(arguments)?,
         _ if arguments.access.is_given() => {

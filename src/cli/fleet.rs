@@ -10,12 +10,12 @@ use serde_json::json;
 use super::inputs::Inputs;
 use super::layout::write_json;
 use super::{Failure, Outcome, cores};
-use crate::ceiling::new_identity;
-use crate::clock;
 use crate::config::{Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
+use crate::os_clock;
 use crate::server::StartError;
+use snowbank_fleet::{Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros};
+use snowbank_state::new_identity;
 
 pub(super) const HELP: &str = "\
 Reads the configuration that the daemons have: its [fleet] names the coordinator, and its sources the ID spaces.
@@ -127,7 +127,7 @@ impl Fleet {
             .fleet
             .ok_or_else(|| Failure::usage("the configuration names no coordinator; set fleet.coordinator"))?;
         let coordinator =
-            fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
+            snowbank_fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
         Ok(Fleet { settings, coordinator })
     }
 
@@ -150,7 +150,7 @@ fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
 }
 
 pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
-    let now = clock::os::read().wall;
+    let now = os_clock::read().wall;
     match command {
         Command::Init(arguments) => init(arguments, now, out),
         Command::List(arguments) => list(arguments, now, out),
@@ -254,7 +254,7 @@ fn above(
     if text == "now" {
         // A daemon whose clock is right makes no IDs that are further ahead than `max_ahead`.
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
-        return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
+        return Ok(UnixMicros(now.0.saturating_add(snowbank_core::clock::micros(max_ahead))));
     }
     let Ok(id) = text.parse::<u64>() else {
         return text
@@ -262,7 +262,7 @@ fn above(
             .map_err(|error| Failure::usage(format_args!("--above: {error}; or \"now\", or an ID")));
     };
     match layouts {
-        [layout] => Ok(fleet::above(layout, id)),
+        [layout] => Ok(snowbank_fleet::above(layout, id)),
         _ => Err(Failure::usage(format_args!(
             "--above: found the ID {id}, and the configuration has {} layouts, allowed: an instant above the IDs of all of them",
             layouts.len()

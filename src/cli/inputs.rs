@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use crate::ceiling::lock_dir_is_a_containers;
-use crate::clock;
 use crate::config::{
     self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
     StatePlace,
 };
+use crate::os_clock;
 use crate::server::{ADMIN_CONNECTIONS_MAX, Reloaded, StartError};
-use crate::system_error::file_may_pass;
 use snowbank_id::layout::UnixMicros;
+use snowbank_state::lock_dir_is_a_containers;
+use snowbank_state::system_error::file_may_pass;
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables
 /// override the file.
@@ -67,7 +67,7 @@ impl Inputs {
     /// # Errors
     /// The reasons why the configuration cannot be used, one on each line.
     pub(super) fn read_again(&self) -> Result<Reloaded, String> {
-        let now = clock::os::read().wall;
+        let now = os_clock::read().wall;
         let (mut settings, mut secrets) = self.read(now).map_err(|unread| match unread {
             Unread::Mistakes(mistakes) => mistakes.to_string(),
             other => other.first_line(),

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::Outcome;
 use super::chosen::Chosen;
 use super::sql::{self, Dialect};
-use crate::clock;
 use crate::config::Grouped;
+use crate::os_clock;
 use snowbank_id::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
 
 /// Options of `snowbank layout`.
@@ -89,7 +89,7 @@ impl Facts {
             last: layout.rfc3339(layout.last()),
             max_digits: layout.max_digits(),
             fields: LayoutTable::from(layout).fields,
-            warnings: layout.doubts(clock::os::read().wall).iter().map(ToString::to_string).collect(),
+            warnings: layout.doubts(os_clock::read().wall).iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -135,11 +135,11 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "first           {first} (the epoch, Unix ms {})", layout.epoch_unix_ms())?;
     writeln!(out, "last            {last}{}", left(layout))?;
     writeln!(out, "last ID         {} ({} digits)", layout.last_id(), layout.max_digits())?;
-    layout.doubts(clock::os::read().wall).iter().try_for_each(|doubt| writeln!(out, "warning: {doubt}"))
+    layout.doubts(os_clock::read().wall).iter().try_for_each(|doubt| writeln!(out, "warning: {doubt}"))
 }
 
 fn left(layout: &Layout) -> String {
-    match layout.life(clock::os::read().wall) {
+    match layout.life(os_clock::read().wall) {
         Life::Running { left } => format!(" ({:.1} years left)", left.as_secs_f64() / (365.25 * 86_400.0)),
         Life::LastYear { left } => format!(" ({} days left)", left.as_secs() / 86_400),
         Life::NotBegun => " (not begun)".to_owned(),

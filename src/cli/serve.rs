@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::inputs::{Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings_of_environment};
 use super::{Failure, Outcome, cores};
-use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
+use crate::os_clock;
 use crate::server::{self, Beginning, Inherited, Note, RunError, Server, Signals, StartError};
 use crate::service::{Logs, Notifier};
 
@@ -61,7 +61,7 @@ fn start_and_serve(
         overrides.listen_at(&inherited.addresses());
     }
     let inputs = Inputs { config: arguments.config.clone(), overrides, cores: cores() };
-    let now = clock::os::read().wall;
+    let now = os_clock::read().wall;
     let loaded = inputs.read(now);
     let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);
     let logs = Logs::start(log).map_err(|error| StartError::no_thread(&error))?;

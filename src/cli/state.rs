@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use super::inputs::environment_of_operator;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use crate::ceiling::store::{self, Export, Record, StateDir};
-use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{Settings, StateDirChoice, open_file};
-use crate::numbering::Numbering;
 use crate::server::KernelLog;
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{self, Export, Record, StateDir};
+use snowbank_state::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 
 /// The most bytes of an export that are read. The limit refuses a path that names a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;

@@ -10,8 +10,8 @@ use super::next::{converse, parse_duration};
 use super::tls::TlsOptions;
 use super::{Failure, Outcome};
 use crate::admin::{Finding, Status, Target, counted, seconds, times};
-use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
+use crate::os_clock;
 use snowbank_wire::one_line;
 
 /// The address if neither an option nor a configuration names one.
@@ -67,7 +67,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
     }
     if let Some(path) = &arguments.config {
         let text = config::read_file(path).map_err(|error| error.to_string())?;
-        let now = clock::os::read().wall;
+        let now = os_clock::read().wall;
         let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
             .map_err(|mistakes| mistakes.first_line())?;
         return settings.admin.listen.into_iter().next().ok_or_else(|| {

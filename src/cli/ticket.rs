@@ -9,11 +9,11 @@ use snowbank_id::layout::{Position, UnixMicros};
 use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome, wrong_use};
-use crate::ceiling::store::{self, Record, StateDir};
-use crate::ceiling::{Mark, Owner, StateError, lock_workers, new_identity};
 use crate::config::{Overrides, SOURCE_NAME, is_source_name};
-use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::server::KernelLog;
+use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
+use snowbank_state::store::{self, Record, StateDir};
+use snowbank_state::{Mark, Owner, StateError, lock_workers, new_identity};
 
 const HELP: &str = "\
 No clock protects a ticket source: while nothing is stored of its counter, `serve` refuses it. VALUE is the highest number \

@@ -15,10 +15,10 @@ use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
-use crate::fleet::FleetLimits;
 use crate::frontends::FrontEndSettings;
-use crate::shard::Order;
+use snowbank_core::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
+use snowbank_core::shard::Order;
+use snowbank_fleet::FleetLimits;
 use snowbank_wire::address::Address;
 
 /// The default wait if ticks are short: long enough to outlast a burst, short enough to fail before

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::source::Kind;
+use snowbank_core::source::Kind;
 use snowbank_id::layout::WorkerSet;
 
 /// The most shards of a daemon: more than common machines have cores, and few enough that a shard's

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
 use super::value::Value;
-use crate::fleet::rules::HORIZON_MAX;
-use crate::fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
+use snowbank_fleet::rules::HORIZON_MAX;
+use snowbank_fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
 use snowbank_wire::address::Address;
 
 /// The reason why a reload cannot change the settings of the coordinator.

@@ -13,10 +13,10 @@ use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
-use crate::clock;
-use crate::fleet::peers::{PeerAccess, is_private};
-use crate::fleet::{Access, User};
+use crate::os_clock;
 use crate::tls::{ServerCertificate, ServerFiles};
+use snowbank_fleet::peers::{PeerAccess, is_private};
+use snowbank_fleet::{Access, User};
 use snowbank_id::layout::UnixMicros;
 use snowbank_tls::{ClientFiles, PemFile};
 use zeroize::Zeroizing;
@@ -178,7 +178,7 @@ impl Located {
                 user,
                 tls: tls.clone(),
                 certificate: self.path("fleet.certificate").map(Path::to_owned),
-                boot_clock: clock::os::boot,
+                boot_clock: os_clock::boot,
             });
         }
         if fleet.peers.is_empty() {

@@ -15,8 +15,8 @@ use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_so
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
-use crate::fleet::rules::HORIZON_MAX;
-use crate::fleet::{CoordinatorKind, NUMBERS_MAX};
+use snowbank_fleet::rules::HORIZON_MAX;
+use snowbank_fleet::{CoordinatorKind, NUMBERS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_wire::address::Address;
 

@@ -6,10 +6,10 @@ use super::findings::Findings;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
 use super::units::Plain;
-use crate::keeper::RESERVE;
-use crate::numbering::LAST_ID;
-use crate::source::Kind;
+use snowbank_core::keeper::RESERVE;
+use snowbank_core::source::Kind;
 use snowbank_id::layout::{Life, Numbering, UnixMicros, WorkerSet};
+use snowbank_id::numbering::LAST_ID;
 
 /// Completes and checks one source. Returns true if its layout and worker IDs can be compared with
 /// those of other sources.

@@ -11,10 +11,10 @@ use super::Settings;
 use super::fields::WorkerIds;
 use super::setting::{Change::Reload, Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
-use crate::keeper::{RESERVE, RESERVE_MAX};
-use crate::numbering::{LAST_ID, Numbering, TicketCounter};
-use crate::source::{Kind, OnStepBack, SequenceStart};
+use snowbank_core::keeper::{RESERVE, RESERVE_MAX};
+use snowbank_core::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
 
 /// The most sources of a daemon: a counter for each table of a large shop. Each adds to every INFO
 /// reply, to the state file, to the metrics, and a lane to each shard.

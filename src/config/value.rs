@@ -17,7 +17,7 @@ use super::state_dir::StateDirChoice;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
-use crate::fleet::{Endpoint, WrongEndpoint};
+use snowbank_fleet::{Endpoint, WrongEndpoint};
 use snowbank_id::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
 use snowbank_tls::names::CertificateName;
 use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::fleet::NUMBERS_MAX;
+use snowbank_fleet::NUMBERS_MAX;
 
 /// The origin of a source's worker IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::access::{Rules, Session};
 use crate::config::{Settings, SourceSettings, Tokens};
-use crate::source::wait_queue::Refusal;
+use snowbank_core::source::wait_queue::Refusal;
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::reply::{self, Reply, WireIds};
 use snowbank_wire::{ErrorCode, Hello, MAX_REQUEST_SIZE, Parsed, Request, VERSION, Welcome, request};

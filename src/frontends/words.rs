@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::access::TooFast;
-use crate::source::wait_queue::Refusal;
+use snowbank_core::source::wait_queue::Refusal;
 use snowbank_wire::{Action, ErrorCode};
 
 /// The reason why a request gets no IDs.

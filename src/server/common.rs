@@ -9,12 +9,12 @@ use tokio::sync::{Barrier, SetOnce, watch};
 use super::shared::live_config::LiveConfig;
 use super::shared::start_error::StartError;
 use super::shared::wake_ups::WakeUps;
-use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::pending::PendingLimits;
-use crate::shard::Order;
 use crate::tls;
+use snowbank_core::clock::Wall;
+use snowbank_core::shard::Order;
 
 /// The state that all threads share.
 pub(crate) struct Common {

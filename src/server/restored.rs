@@ -27,10 +27,10 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use self::kernel_log::{Heard, hear_log};
-use crate::ceiling::HostIdentity;
 use crate::server::common::Common;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::note::Note;
+use snowbank_state::HostIdentity;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 

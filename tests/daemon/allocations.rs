@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank::access::{self, Session};
-use snowbank::ceiling::Grant;
-use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
 use snowbank::frontends::{
     Conditions, Counts, Facts, FrameIds, FrontEnd, Greets, IncrConnections, Native, Step,
 };
-use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Ring, Shard};
-use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::shard::{Lane, Order, Ring, Shard};
+use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::Grant;
 use snowbank_wire::{Next, Wait, request};
 
 /// The number of requests in one wake-up.

@@ -25,10 +25,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::Clocks;
-use snowbank::numbering::Numbering;
+use snowbank_core::clock::{BootMicros, Reading};
+use snowbank_fleet::Clocks;
 use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::numbering::Numbering;
 
 use crate::seeds;
 use world::World;

@@ -28,10 +28,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::clock::{Now, StepRule};
 use snowbank::config::{self, Mistakes, Overrides, Settings};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
-use snowbank::source::Source;
+use snowbank_core::clock::{Now, StepRule};
+use snowbank_core::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank_core::source::Source;
 use snowbank_id::layout::UnixMicros;
 
 use crate::seeds;

@@ -5,9 +5,9 @@
 use crate::alone_with_locks;
 use crate::lives::{STEP_RULE, load};
 use crate::support::machine::Machine;
-use snowbank::clock::{BootMicros, Reading};
 use snowbank::config::Settings;
 use snowbank::server::simulated::{Ceilings, Place};
+use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_id::layout::{Position, UnixMicros};
 
 const SOURCES: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\n[[sources]]\nname = \"ids\"\n";
@@ -37,7 +37,7 @@ fn settle(ceilings: &mut Ceilings) {
 /// Returns for each source whether it can claim.
 fn claims(ceilings: &Ceilings) -> Vec<bool> {
     let now = ceilings.keeper.believe(START);
-    let claim = |source: &std::sync::Arc<snowbank::source::Source>| {
+    let claim = |source: &std::sync::Arc<snowbank_core::source::Source>| {
         source.claim(&source.window(now), 1, &mut fastrand::Rng::with_seed(1)).is_some()
     };
     ceilings.keeper.sources().map(claim).collect()

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use crate::os_clock;
+
 use super::super::{Failure, Outcome};
 use super::{Directory, in_words, open_own};
-use crate::ceiling::HostIdentity;
-use crate::ceiling::store::{self, Record};
-use crate::clock::{self, Reading, Remembered, Wall};
 use crate::config::ClockSettings;
+use snowbank_core::clock::{Reading, Remembered, Wall};
 use snowbank_id::layout::UnixMicros;
+use snowbank_state::HostIdentity;
+use snowbank_state::store::{self, Record};
 
 pub(super) const HELP: &str = "\
 Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \
@@ -29,7 +31,7 @@ pub(in crate::cli) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (directory, mut records) = open_own(&arguments.directory.path()?)?;
-    let now = believed(&records, &HostIdentity::here(), clock::os::read());
+    let now = believed(&records, &HostIdentity::here(), os_clock::read());
     let forgotten = store::forget(&mut records, now);
     if !forgotten.is_empty() {
         store::write(&directory, &records)?;

@@ -7,8 +7,8 @@ use snowbank_id::layout::{Tick, UnixMicros};
 
 use super::super::{Failure, Outcome};
 use super::{Directories, in_words, mark, open_own};
-use crate::ceiling::store::{self, Record};
-use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
+use snowbank_state::store::{self, Record};
+use snowbank_state::{Fate, Mark, Owner, WorkerLocks, lock_records};
 
 pub(super) const HELP: &str = "\
 For a source that refuses with clock_behind for long: the clock was far ahead, so the ceilings are, too, and the clock is right \

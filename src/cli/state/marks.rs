@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::ceiling::store::{Record, above_records};
-use crate::ceiling::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
-use crate::numbering::Numbering;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{Record, above_records};
+use snowbank_state::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 
 /// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
 /// only up to 2^53.

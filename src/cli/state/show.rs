@@ -11,12 +11,12 @@ use super::super::layout::write_json;
 use super::super::{Failure, Outcome};
 use super::marks::{self, MarkShown};
 use super::{Directories, no_state};
-use crate::ceiling::store::{self, Record};
-use crate::ceiling::{HostIdentity, Seen, survey};
-use crate::clock;
-use crate::numbering::Numbering;
-use crate::source::Kind;
+use crate::os_clock;
+use snowbank_core::source::Kind;
 use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{self, Record};
+use snowbank_state::{HostIdentity, Seen, survey};
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the lock files, and never writes. The lock file of a worker ID has a \
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directories.state.path()?;
     let lock_dir = &arguments.directories.lock_dir;
     let Snapshot { holder, records, seen } = read(&path, lock_dir)?;
-    let now = clock::os::read().wall;
+    let now = os_clock::read().wall;
     let here = HostIdentity::here();
     let mut sources = Vec::new();
     let mut forgotten = Vec::new();

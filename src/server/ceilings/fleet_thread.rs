@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
 use super::join_fleet::{Joined, Joining};
-use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
-use crate::fleet::{
+use snowbank_core::keeper::{Outcome, WantedRange};
+use snowbank_fleet::{
     Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest, Taken,
 };
-use crate::keeper::{Outcome, WantedRange};
+use snowbank_state::TakenOver;
 use snowbank_tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:

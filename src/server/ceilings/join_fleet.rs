@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
-use crate::ceiling::{Cause, Mark, WorkerLocks, beyond, latest_grant, lock_workers, new_identity};
-use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
-use crate::fleet::rules::Proof;
-use crate::fleet::{
-    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, NumberRange, Pool, Taken, Want,
-};
-use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
+use snowbank_core::clock::Reading;
+use snowbank_fleet::rules::Proof;
+use snowbank_fleet::{
+    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, NumberRange, Pool, Taken, Want,
+};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::{Cause, Mark, WorkerLocks, beyond, latest_grant, lock_workers, new_identity};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -46,7 +46,7 @@ pub(crate) fn open(
     }
     let holder = holder(&Machine::here(), &settings.listen);
     let certificate = access.certificate.clone();
-    let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
+    let coordinator = snowbank_fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
     let names = Names { fleet: &settings.fleet.name, state: &found.owner.state, holder: &holder };
     let member = Member::new(coordinator, names, settings.fleet_limits(), notes, new_identity);
     Ok(InFleet { member, pools: Vec::new(), certificate })

@@ -15,19 +15,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::os_clock;
+
 use super::fleet_thread::{self, Fleet};
 use super::job_thread::JobThread;
 use super::start_sources::Starting;
 use super::storage_thread::{self, Done, Storage, Trim};
-use crate::ceiling::{Left, StateError, TakenOver, WorkerLocks};
-use crate::clock::{self, BootMicros, Observed, Reading, Remembered};
-use crate::fleet::{Bound, Clocks, POLL_PERIOD, Rest};
-use crate::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::source::Source;
+use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
+use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
+use snowbank_core::source::Source;
+use snowbank_fleet::{Bound, Clocks, POLL_PERIOD, Rest};
+use snowbank_state::{Left, StateError, TakenOver, WorkerLocks};
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
@@ -112,7 +114,7 @@ impl Ceilings {
             in_fleet: BTreeSet::new(),
             fleet_checked_at: None,
             fleet_is_checking: false,
-            stored_at: clock::os::boot(),
+            stored_at: os_clock::boot(),
         }
     }
 
@@ -131,7 +133,7 @@ impl Ceilings {
                     let _ = done.send(());
                 }
                 Change::Granted(granted, done) => {
-                    self.grant(granted, clock::os::read(), common.restores.load(Ordering::Acquire));
+                    self.grant(granted, os_clock::read(), common.restores.load(Ordering::Acquire));
                     let _ = done.send(());
                 }
                 Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
@@ -145,7 +147,7 @@ impl Ceilings {
     /// Grants first ceilings, which are already durable. The machine was restored `restored` times
     /// by now.
     fn grant(&mut self, Granted { sources, began, restores }: Granted, reading: Reading, restored: u64) {
-        let has_jumped = clock::has_jumped(began.offset_us(), reading.offset_us());
+        let has_jumped = snowbank_core::clock::has_jumped(began.offset_us(), reading.offset_us());
         for Starting { index, mut managed, locks, first_ceiling, range } in sources {
             let source = managed.source();
             // Since the start of these sources began, the machine may have been restored from a
@@ -181,7 +183,7 @@ impl Ceilings {
             return None;
         }
         // If the machine was restored since the last poll, ranges of before are not given back.
-        self.keeper.revoke_after_a_jump(clock::os::read());
+        self.keeper.revoke_after_a_jump(os_clock::read());
         let left = self.keeper.seal_these(indices.iter().copied());
         let rests = self.rests(&left);
         let locks = indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect();
@@ -201,7 +203,7 @@ impl Ceilings {
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
             self.apply_changes(common);
-            let reading = clock::os::read();
+            let reading = os_clock::read();
             let polled = self.poll(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
                 // A second `set` has no effect, so the first reason is kept.
@@ -215,7 +217,7 @@ impl Ceilings {
             }
             // The pause counts from the start of this poll. If it counted from the end, the next
             // poll could come too late to raise a ceiling.
-            thread::park_timeout(polled.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
+            thread::park_timeout(polled.next_in.saturating_sub(os_clock::boot().since(reading.boot)));
         }
         // The control thread has ended, so these changes are the last.
         self.apply_changes(common);
@@ -359,10 +361,10 @@ impl Ceilings {
     /// The marks or the ceilings could not be lowered, so the next start begins above the ceilings.
     fn seal_and_trim(mut self) -> Result<(), StateError> {
         // If the machine was restored since the last poll, ranges of before are not given back.
-        self.keeper.revoke_after_a_jump(clock::os::read());
+        self.keeper.revoke_after_a_jump(os_clock::read());
         let sources = self.keeper.seal();
         let rests = self.rests(&sources);
-        let at_seal = clocks(&self.keeper, clock::os::read());
+        let at_seal = clocks(&self.keeper, os_clock::read());
         // The locks may have been lost since the last check.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
@@ -480,10 +482,10 @@ mod tests {
 
     use super::super::start_sources::awaiting;
     use super::*;
-    use crate::clock::{BootMicros, StepRule, Wall};
     use crate::config::{self, Overrides};
-    use crate::keeper::{ManagedSource, Reach};
-    use crate::source::Source;
+    use snowbank_core::clock::{BootMicros, StepRule, Wall};
+    use snowbank_core::keeper::{ManagedSource, Reach};
+    use snowbank_core::source::Source;
     use snowbank_id::layout::{Position, UnixMicros};
 
     const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
@@ -498,10 +500,10 @@ mod tests {
         let awaited = awaiting(&settings.sources[0], Duration::ZERO, now).unwrap();
         let numbering = awaited.source().numbering().clone();
         let start = numbering.first_of(numbering.tick_at(now.wall));
-        let grant = crate::ceiling::Grant::new(Position(0));
+        let grant = snowbank_state::Grant::new(Position(0));
         let rules = *awaited.source().rules();
         let source = Arc::new(Source::new(String::from("orders"), numbering, rules, grant, start, now));
-        let ceiling_rule = crate::ceiling::CeilingRule {
+        let ceiling_rule = snowbank_state::CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),
             tick: Duration::from_millis(1),

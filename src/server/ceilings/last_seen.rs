@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fleet_thread::Noticed;
-use crate::clock::{BootMicros, Reading};
-use crate::keeper::{PERIOD, Polled, Reach, Written};
+use snowbank_core::clock::{BootMicros, Reading};
+use snowbank_core::keeper::{PERIOD, Polled, Reach, Written};
 
 /// The least change of wall − boot (the wall clock minus the boot clock) that counts as a step
 /// between two polls. A time server that slews the clock changes wall − boot by far less.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::start_sources::{Begun, Found, FromFleet, Locked, Starting};
 use super::storage_thread::write_ceilings;
-use crate::ceiling::store::DiskStore;
-use crate::ceiling::{HostIdentity, StateError, WorkerLocks, lock_workers_at_once};
-use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{Keeper, Outcome, Polled, Reach, Write};
 use crate::server::shared::start_error::StartError;
+use snowbank_core::clock::{Reading, StepRule, Wall};
+use snowbank_core::keeper::{Keeper, Outcome, Polled, Reach, Write};
+use snowbank_state::store::DiskStore;
+use snowbank_state::{HostIdentity, StateError, WorkerLocks, lock_workers_at_once};
 
 /// The state and the machine with which a simulated process starts.
 #[derive(Clone, Copy, Debug)]

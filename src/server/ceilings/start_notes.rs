@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::ceiling::store::{Claimant, Record};
-use crate::clock::Now;
 use crate::config::SourceSettings;
-use crate::keeper::ManagedSource;
 use crate::server::shared::note::Note;
+use snowbank_core::clock::Now;
+use snowbank_core::keeper::ManagedSource;
+use snowbank_state::store::{Claimant, Record};
 
 /// Returns the note about a source for which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {

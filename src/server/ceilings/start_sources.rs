@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
-use crate::ceiling::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
-use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::fleet::rules::{self, Proof};
-use crate::fleet::{NumberRange, Taken};
-use crate::keeper::{self, ManagedSource};
-use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use crate::source::{OnStepBack, Rules, Source};
+use snowbank_core::clock::{Now, Reading, Remembered, StepRule, Wall};
+use snowbank_core::keeper::{self, ManagedSource};
+use snowbank_core::source::{OnStepBack, Rules, Source};
+use snowbank_fleet::rules::{self, Proof};
+use snowbank_fleet::{NumberRange, Taken};
 use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
+use snowbank_state::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
 
 /// What the state and this machine remember of earlier runs.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use std::io;
 use std::sync::mpsc::Sender;
 
 use super::job_thread::JobThread;
-use crate::ceiling::store::{Beginning, DiskStore, Record};
-use crate::ceiling::{Left, StateError, TakenOver};
-use crate::keeper::{Outcome, Write};
+use snowbank_core::keeper::{Outcome, Write};
+use snowbank_state::store::{Beginning, DiskStore, Record};
+use snowbank_state::{Left, StateError, TakenOver};
 
 /// The most jobs in flight: a write, a check, the job of a stop, and one of the control thread.
 const JOBS_MAX: usize = 4;
@@ -154,10 +154,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::ceiling::store::StateDir;
-    use crate::ceiling::{HostIdentity, Owner};
-    use crate::numbering::Numbering;
     use snowbank_id::layout::{Layout, Position, WorkerSet};
+    use snowbank_id::numbering::Numbering;
+    use snowbank_state::store::StateDir;
+    use snowbank_state::{HostIdentity, Owner};
 
     fn store() -> (TempDir, DiskStore) {
         let directory = tempfile::tempdir().unwrap();

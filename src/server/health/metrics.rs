@@ -10,16 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
+use crate::os_clock;
+
 use crate::admin::{
     AccessCounters, BOUNDS_US, History, LastReload, Latency, ProtocolCounters, Recent, SourceCounters,
     TrafficCounters,
 };
-use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
 use crate::frontends::{Counts, GetCounters, Gets, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use crate::server::shared::instance::Instance;
+use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_wire::ErrorCode;
 
 /// The counters of one shard.
@@ -121,8 +123,8 @@ impl ShardCounters {
 
     /// Counts a request for IDs that was read at `read_at` and is being answered now.
     pub(crate) fn record_served(&self, protocol: Protocol, read_at: BootMicros) {
-        let took = clock::os::boot().since(read_at);
-        self.latency.record(clock::micros(took).unsigned_abs(), 1);
+        let took = os_clock::boot().since(read_at);
+        self.latency.record(snowbank_core::clock::micros(took).unsigned_abs(), 1);
         self.protocols[protocol as usize].requests.add(1);
     }
 }
@@ -206,7 +208,7 @@ impl Timing {
         }
         requests.add(served);
         if self.untimed_turns == 0 || self.is_idle(began) {
-            self.time(began, clock::os::boot());
+            self.time(began, os_clock::boot());
         } else {
             self.untimed_turns -= 1;
         }
@@ -225,7 +227,7 @@ impl Timing {
         let served = std::mem::take(&mut self.served);
         if served > 0 {
             requests.add(served);
-            counters.record(clock::micros(began.since(read_at)).unsigned_abs(), served);
+            counters.record(snowbank_core::clock::micros(began.since(read_at)).unsigned_abs(), served);
         }
     }
 
@@ -239,7 +241,7 @@ impl Timing {
         self.stride = if self.is_idle(began) { 1 } else { (self.stride * 2).min(TIMED_TURNS) };
         self.untimed_turns = self.stride - 1;
         self.timed_at = began;
-        self.took_us = clock::micros(ended.since(began)).unsigned_abs();
+        self.took_us = snowbank_core::clock::micros(ended.since(began)).unsigned_abs();
         self.bucket = bucket_of(self.took_us);
     }
 }
@@ -346,7 +348,7 @@ impl Metrics {
         let mut gets = Gets::default();
         self.shards.iter().for_each(|shard| shard.gets.add_to(&mut gets));
         Counts {
-            uptime: clock::os::boot().since(self.started.boot),
+            uptime: os_clock::boot().since(self.started.boot),
             open: self.open_by_protocol[index].load(Ordering::Relaxed) as u64,
             accepted: self.accepted[index].get(),
             gets,

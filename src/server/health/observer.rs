@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::admin::{Effect, Finding, Status};
-use crate::clock::{BootMicros, Reading};
-use crate::keeper;
 use crate::server::common::Common;
 use crate::server::lifecycle::control::TRY_TIMEOUT;
+use snowbank_core::clock::{BootMicros, Reading};
+use snowbank_core::keeper;
 
 /// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
 /// the time from one poll of the keeper to the next varies by some milliseconds.

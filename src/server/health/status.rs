@@ -7,25 +7,27 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::os_clock;
+
 use super::metrics::Metrics;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
     KindStatus, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus, SourceMinute,
     SourceStatus, Status, TicketStatus,
 };
-use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
-use crate::fleet::{Counted, rules};
 use crate::frontends::IdForm;
-use crate::numbering::{Numbering, TicketCounter};
 use crate::server::common::Common;
 use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
-use crate::source::Source;
 use crate::tls::ServerCertificate;
+use snowbank_core::clock::{Now, Observed};
+use snowbank_core::source::Source;
+use snowbank_fleet::{Counted, rules};
 use snowbank_id::layout::Numbering as LayoutNumbering;
+use snowbank_id::numbering::{Numbering, TicketCounter};
 use snowbank_wire::ErrorCode;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
@@ -59,7 +61,7 @@ impl Common {
         // configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
-        let now = self.wall.believe(clock::os::read());
+        let now = self.wall.believe(os_clock::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
         let sources = live_config.in_order();

@@ -22,14 +22,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::os_clock;
+
 use super::peers::refuse_shared;
 use super::start::{Reread, order_of};
-use crate::ceiling::store::{Claimant, DiskStore};
-use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
-use crate::clock::{self, Reading};
 use crate::config::{Secrets, Settings, SourceSettings};
-use crate::fleet::{Clocks, Taken, noticed_within};
-use crate::numbering::Numbering;
 use crate::server::ceilings::fleet_thread::{self, Fleet};
 use crate::server::ceilings::join_fleet::{self, Joined, Joining};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
@@ -41,7 +38,12 @@ use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
+use snowbank_core::clock::Reading;
+use snowbank_fleet::{Clocks, Taken, noticed_within};
 use snowbank_id::layout::WorkerSet;
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{Claimant, DiskStore};
+use snowbank_state::{Cause, StateError, WorkerLocks, lock_workers};
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -234,7 +236,7 @@ impl Control {
     /// As [`start_group`](Control::start_group).
     pub(super) fn prepare(&mut self, group: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
         let restores = self.common.restores.load(Ordering::Acquire);
-        let began = clock::os::read();
+        let began = os_clock::read();
         let found = self.open(group, began)?;
         let mut joined = self.join(group, &found, began, restores)?;
         let refused = std::mem::take(&mut joined.refused);
@@ -393,7 +395,7 @@ impl Control {
         self.remember(found, &numberings, began);
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `began`, until it released the locks.
-        let now = self.common.wall.believe(clock::os::read());
+        let now = self.common.wall.believe(os_clock::read());
         let running: Vec<Claimant<'_>> = self.running(found).collect();
         let horizon = self.settings.fleet.horizon;
         let wall = &self.common.wall;
@@ -421,7 +423,7 @@ impl Control {
     /// Checks that the worker IDs that were taken are still this daemon's.
     fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
         let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) else { return Ok(()) };
-        let clocks = self.clocks(clock::os::read());
+        let clocks = self.clocks(os_clock::read());
         let checked = ask(fleet, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
         checked.ok_or_else(fleet_has_ended)?.map_err(StartError::from)
     }
@@ -546,7 +548,7 @@ impl Control {
         let Some(fleet) = self.fleet() else { return };
         let taken = taken.filter(|answers| answers.has_taken()).map(|answers| answers.taken_of(sources));
         let taken = taken.filter(|taken| self.mark_given_back(taken));
-        let taken = taken.map(|taken| (taken, self.clocks(clock::os::read())));
+        let taken = taken.map(|taken| (taken, self.clocks(os_clock::read())));
         let sources = sources.to_vec();
         let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
     }
@@ -579,7 +581,7 @@ impl Control {
         let instance = self.common.metrics.instance;
         let supplies = self.supplies.clone();
         let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
-        next.facts.access.apply_rates(clock::os::boot());
+        next.facts.access.apply_rates(os_clock::boot());
         let version = next.version;
         self.live_config.send_replace(Arc::new(next));
         Ok(version)

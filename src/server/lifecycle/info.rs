@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::access::{Identity, Rules};
 use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
-use crate::numbering::Numbering;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::start_error::StartError;
-use crate::shard::Order;
+use snowbank_core::shard::Order;
 use snowbank_id::layout::Layout;
+use snowbank_id::numbering::Numbering;
 use snowbank_wire::{Info, VERSION, info};
 
 /// Returns the JSON of INFO. `granted` has the numbering of each source that has a grant, in the

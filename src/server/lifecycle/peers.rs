@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::threads::make_runtime;
 use crate::config::Address;
-use crate::fleet::peers::{self, Answer, PeerAccess};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
+use snowbank_fleet::peers::{self, Answer, PeerAccess};
 use snowbank_wire::Info;
 
 /// The longest time that a start waits for its peers. A peer answers within milliseconds, and

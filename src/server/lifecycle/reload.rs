@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use super::control::{Control, ask};
 use super::start::{Reloaded, order_of};
 use crate::admin::LastReload;
-use crate::clock;
 use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
-use crate::fleet::Bound;
-use crate::keeper::ManagedSource;
+use crate::os_clock;
 use crate::server::ceilings::fleet_thread;
 use crate::server::ceilings::keeper_thread::{Change, Ended, mark_left};
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::ceilings::storage_thread::{self, Trim};
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::service;
+use snowbank_core::keeper::ManagedSource;
+use snowbank_fleet::Bound;
 
 /// The longest time that a reload waits for the shards. A turn takes far less time. If a shard's
 /// thread is blocked for longer, it adopts the newest configuration when it continues.
@@ -71,7 +71,7 @@ impl Control {
     /// Stores the result of a reload for the status. An error has one reason for the refusal on
     /// each line.
     fn record(&self, result: Result<(), &str>) {
-        let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
+        let at_unix_s = os_clock::read().wall.0 as f64 / 1e6;
         let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
     }
@@ -154,7 +154,7 @@ impl Control {
         let removed: Vec<usize> = gone.map(|at| present[at]).collect();
         let mut added = Vec::new();
         let mut renamed = Vec::new();
-        let now = self.common.wall.believe(clock::os::read());
+        let now = self.common.wall.believe(os_clock::read());
         for (source, before) in settings.sources.iter().zip(continues) {
             let source = Arc::new(source.clone());
             if let Some(before) = before {
@@ -250,7 +250,7 @@ impl Control {
         let in_fleet = |index: usize| self.is_of_fleet(&self.supplies[index].settings);
         let fleets: Vec<usize> =
             left.iter().map(|left| left.source).filter(|&index| in_fleet(index)).collect();
-        let at_seal = self.clocks(clock::os::read());
+        let at_seal = self.clocks(os_clock::read());
         let fleet = self.fleet().filter(|_| !fleets.is_empty());
         let confirm = |fleet| {
             ask(fleet, |reply| fleet_thread::Job::Confirm(at_seal, reply)).is_some_and(|it| it.is_ok())

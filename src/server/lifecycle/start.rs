@@ -9,12 +9,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing::level_filters::LevelFilter;
 
+use crate::os_clock;
+
 use super::control::Control;
 use super::threads::make_runtime;
 use crate::access::Rules;
-use crate::clock::{self, Remembered, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
-use crate::keeper::{Keeper, Reach};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::common::Common;
@@ -28,6 +28,8 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
 use crate::tls;
+use snowbank_core::clock::{Remembered, Wall};
+use snowbank_core::keeper::{Keeper, Reach};
 
 /// The configuration as a reload has read it.
 pub struct Reloaded {
@@ -90,7 +92,7 @@ impl Server {
     /// Returns the reason why the daemon cannot start, in one line.
     pub fn open(beginning: Beginning) -> Result<Server, StartError> {
         let Beginning { settings, secrets, mut sockets, .. } = beginning;
-        let reading = clock::os::read();
+        let reading = os_clock::read();
         let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
         let now = wall.believe(reading);
         let count = settings.shards.get();

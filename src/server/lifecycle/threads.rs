@@ -10,7 +10,6 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
-use crate::ceiling::StateError;
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::common::Common;
 use crate::server::health::handle::TRIM_TIMEOUT;
@@ -19,6 +18,7 @@ use crate::server::shard_thread::run;
 use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shared::start_error::{RunError, StartError};
+use snowbank_state::StateError;
 
 /// Makes the runtime of one thread.
 pub(super) fn make_runtime() -> Result<Runtime, StartError> {

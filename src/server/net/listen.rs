@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
-use crate::system_error::{file_may_pass, may_pass};
+use snowbank_state::system_error::{file_may_pass, may_pass};
 
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once

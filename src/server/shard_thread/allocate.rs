@@ -13,16 +13,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::os_clock;
+
 use super::limits::{self, Held};
 use super::thread_state::ThreadState;
 use super::turn::{Request, Turn};
-use crate::clock::{self, BootMicros};
 use crate::config::Protocol;
 use crate::frontends::{Ask, Reason, Words, in_words, no_grant, removed};
 use crate::server::shared::live_config::Stage;
-use crate::shard::{IdsLost, Taken};
-use crate::source::Bound;
-use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
+use snowbank_core::clock::BootMicros;
+use snowbank_core::shard::{IdsLost, Taken};
+use snowbank_core::source::Bound;
+use snowbank_core::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
 use snowbank_id::layout::append_run;
 use snowbank_wire::ErrorCode;
 
@@ -359,7 +361,7 @@ impl<F: Copy> Paced<F> {
     /// Completes when the client's rate allows the IDs, or when a stop refuses all waiting
     /// requests.
     async fn ready(&self, thread: &ThreadState) {
-        let mut allowed = pin!(tokio::time::sleep(self.at.since(clock::os::boot())));
+        let mut allowed = pin!(tokio::time::sleep(self.at.since(os_clock::boot())));
         poll_fn(|cx| if thread.refuses_all.get() { Poll::Ready(()) } else { allowed.as_mut().poll(cx) })
             .await;
     }
@@ -386,7 +388,7 @@ pub(super) struct Ungranted<F> {
 
 impl<F: Copy> Ungranted<F> {
     async fn ready(&self, thread: &ThreadState) {
-        let mut due = pin!(tokio::time::sleep(self.due.since(clock::os::boot())));
+        let mut due = pin!(tokio::time::sleep(self.due.since(os_clock::boot())));
         poll_fn(|cx| {
             let is_over = thread.refuses_all.get() || thread.live_config.borrow().version != self.version;
             if is_over { Poll::Ready(()) } else { due.as_mut().poll(cx) }

@@ -2,9 +2,9 @@
 //! the client reads them.
 
 use crate::frontends::FrameLimit;
-use crate::numbering::Numbering;
-use crate::source::Span;
+use snowbank_core::source::Span;
 use snowbank_id::layout::{Position, Run, append_run};
+use snowbank_id::numbering::Numbering;
 
 /// The IDs of a reply that are not encoded yet. They are kept as spans of positions, which need
 /// less memory than runs: if the worker IDs are scattered, a million IDs are a million runs, but

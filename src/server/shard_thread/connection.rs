@@ -33,12 +33,12 @@ use super::allocate::Parked;
 use super::member::Member;
 use super::scheduler::Account;
 use crate::access::Session;
-use crate::clock::BootMicros;
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::Pending;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
+use snowbank_core::clock::BootMicros;
 
 /// The value of `read_at` before the first read.
 const NEVER_READ: BootMicros = BootMicros(0);

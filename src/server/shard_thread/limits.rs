@@ -1,9 +1,11 @@
 //! Holds a client to its limits: the sources that it may draw from, and its rate. Only requests of
 //! clients that have limits are checked here.
 
+use crate::os_clock;
+
 use crate::access::{Permit, Session};
-use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
+use snowbank_core::clock::BootMicros;
 
 /// The permit of a request, if its client has limits. If the permit is dropped before IDs are
 /// drawn, its IDs no longer count towards the client's rate.
@@ -18,7 +20,7 @@ impl Held {
     /// the client's rate.
     pub(super) fn record_drawn(mut self, count: u64) {
         if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
-            permit.settle(count, clock::os::boot());
+            permit.settle(count, os_clock::boot());
         }
     }
 }
@@ -26,7 +28,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(permit) = &mut self.0 {
-            permit.settle(0, clock::os::boot());
+            permit.settle(0, os_clock::boot());
         }
     }
 }

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
+use crate::os_clock;
+
 use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
 use super::welcome::Kept;
 use crate::access::Session;
-use crate::clock::{self, Now};
 use crate::config::Protocol;
 use crate::frontends::{Counts, CountsOf, Gets};
 use crate::server::common::Common;
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::{LiveConfig, Stage};
-use crate::shard::Shard;
+use snowbank_core::clock::Now;
+use snowbank_core::shard::Shard;
 
 /// A shard, and the state that its connections share.
 pub(crate) struct ThreadState {
@@ -61,7 +63,7 @@ impl CountsOf for ThreadState {
 impl ThreadState {
     pub(crate) fn new(common: Arc<Common>, index: usize) -> Self {
         let live_config = Arc::clone(&common.live_config.borrow());
-        let now = common.wall.believe(clock::os::read());
+        let now = common.wall.believe(os_clock::read());
         let lanes = live_config.supplies.iter().map(|supply| supply.lane(index, common.order, now));
         let shard = Shard::new(index, lanes.collect(), fastrand::u64(..), now);
         ThreadState {
@@ -82,7 +84,7 @@ impl ThreadState {
 
     /// Reads the clocks. Returns the time that the daemon believes.
     pub(super) fn now(&self) -> Now {
-        self.common.wall.believe(clock::os::read())
+        self.common.wall.believe(os_clock::read())
     }
 
     /// Takes a turn for a request that has waited.

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::member::Wakers;
 use super::thread_state::ThreadState;
 use crate::access::Session;
-use crate::clock::{BootMicros, Now};
 use crate::frontends::{Ask, Conditions, MESSAGE_BYTES_MAX};
 use crate::server::health::metrics::Timing;
 use crate::server::shared::live_config::LiveConfig;
-use crate::shard::Shard;
-use crate::source::wait_queue::{Finished, WaitId};
+use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::shard::Shard;
+use snowbank_core::source::wait_queue::{Finished, WaitId};
 use snowbank_id::layout::Run;
 
 /// The most bytes that a turn reads: some 500 requests, which take about 0.1 ms. After this turn,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::clock::Now;
 use crate::config::{Limits, Settings, SourceSettings};
 use crate::frontends::Facts;
-use crate::numbering::Numbering;
-use crate::shard::{Lane, Order, Ring, Rings};
-use crate::source::Source;
+use snowbank_core::clock::Now;
+use snowbank_core::shard::{Lane, Order, Ring, Rings};
+use snowbank_core::source::Source;
+use snowbank_id::numbering::Numbering;
 
 /// One version of the configuration.
 pub(crate) struct LiveConfig {

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::ceiling::{Cause, StateError};
 use crate::config::Unpicked;
-use crate::fleet::FleetError;
-use crate::system_error::may_pass;
+use snowbank_fleet::FleetError;
+use snowbank_state::system_error::may_pass;
+use snowbank_state::{Cause, StateError};
 
 /// The reason why the daemon does not start, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,7 +134,7 @@ impl From<FleetError> for StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::NoAnswer;
+    use snowbank_fleet::NoAnswer;
 
     #[test]
     fn only_errors_that_may_pass_let_a_start_wait() {

@@ -6,7 +6,7 @@ use super::daemon::{Begin, Daemon, Served};
 use super::machine::Machine;
 use super::server::{Link, SlowDisk};
 use super::world::World;
-use snowbank::fleet::Member;
+use snowbank_fleet::Member;
 
 /// The saved memory of a machine, with its disk.
 #[derive(Clone)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, Grant, Left};
-use snowbank::clock::{Now, Remembered, StepRule, Wall};
-use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Taken, Want};
-use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
-use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_core::clock::{Now, Remembered, StepRule, Wall};
+use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
+use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_fleet::rules::Proof;
+use snowbank_fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Taken, Want};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
+use snowbank_state::{CeilingRule, Grant, Left};
 
 use super::machine::Machine;
 use super::server::{Link, SlowDisk};

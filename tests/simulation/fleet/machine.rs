@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use snowbank::ceiling::{Fate, Mark};
-use snowbank::fleet::rules::{self, Proof};
-use snowbank::fleet::{Member, Notes, Tried};
+use snowbank_fleet::rules::{self, Proof};
+use snowbank_fleet::{Member, Notes, Tried};
 use snowbank_id::layout::{Position, WorkerSet};
+use snowbank_state::{Fate, Mark};
 
 use super::server::Link;
 use super::{Worker, Workers};

@@ -1,6 +1,6 @@
 //! The operator of the fleet, with the shipped commands.
 
-use snowbank::fleet::{Begins, Coordinator, FleetError, FleetLimits, Freeing, Operator, Preparing};
+use snowbank_fleet::{Begins, Coordinator, FleetError, FleetLimits, Freeing, Operator, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros};
 
 use super::world::World;

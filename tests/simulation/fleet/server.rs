@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use snowbank::clock::BootMicros;
-use snowbank::fleet::{
+use snowbank_core::clock::BootMicros;
+use snowbank_fleet::{
     CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap, Swapped,
 };
 use snowbank_id::layout::UnixMicros;

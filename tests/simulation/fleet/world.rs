@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::{FleetLimits, Marker, NUMBERS_MAX, Notes, NumberKey, Paths, Swap};
+use snowbank_core::clock::{BootMicros, Reading};
+use snowbank_fleet::{FleetLimits, Marker, NUMBERS_MAX, Notes, NumberKey, Paths, Swap};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
@@ -128,7 +128,7 @@ impl World {
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
         let mut marker = Marker::new(&new_identity(), vec![layout.space().to_string()], self.limits);
         if let Some(highest) = self.handed_out.iter().max() {
-            marker.raise_floor(snowbank::fleet::above(&layout, *highest));
+            marker.raise_floor(snowbank_fleet::above(&layout, *highest));
         }
         let mut server = self.link.server();
         server.late.clear();

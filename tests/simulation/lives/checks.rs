@@ -1,7 +1,7 @@
 //! The promises, checked on all IDs that leave the daemon.
 
-use snowbank::numbering::Numbering;
 use snowbank_id::layout::{Position, Run, UnixMicros};
+use snowbank_id::numbering::Numbering;
 
 use super::MS;
 use super::world::World;

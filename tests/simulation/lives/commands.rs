@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
-use snowbank::ceiling::store::{self, Record, StateDir};
-use snowbank::ceiling::{HostIdentity, Owner, lock_workers_at_once};
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::numbering::Numbering;
 use snowbank::server::StartError;
 use snowbank::server::simulated::{Ceilings, Place};
-use snowbank::shard::{Order, Shard};
+use snowbank_core::shard::{Order, Shard};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{self, Record, StateDir};
+use snowbank_state::{HostIdentity, Owner, lock_workers_at_once};
 use tempfile::TempDir;
 
 use super::machine::Machine;
@@ -135,7 +135,7 @@ impl Life {
         let record = wanted.below(id_bound);
         records.retain(|other| other.key() != record.key());
         locks.mark_for(&owner);
-        let mark = snowbank::ceiling::Mark::granted(record.id_bound, &owner.state);
+        let mark = snowbank_state::Mark::granted(record.id_bound, &owner.state);
         records.push(Record { clean: true, ..record });
         let directory = StateDir::lock(self.state.path()).expect("it is free");
         store::write(&directory, &records).expect("it is written");

@@ -1,10 +1,10 @@
 //! The life of a ticket source: the same faults of storage, clocks and processes, but no clock
 //! protects the source.
 
-use snowbank::numbering::{Numbering, TicketCounter};
-use snowbank::shard::Order;
-use snowbank::source::Rules;
+use snowbank_core::shard::Order;
+use snowbank_core::source::Rules;
 use snowbank_id::layout::Position;
+use snowbank_id::numbering::{Numbering, TicketCounter};
 
 use super::world::{SHORT_TICKS, World};
 use super::{SECOND, STEPS};

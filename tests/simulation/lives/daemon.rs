@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use snowbank::ceiling::WorkerLocks;
-use snowbank::clock::{BootMicros, Now, Wall};
-use snowbank::keeper::Keeper;
-use snowbank::shard::{Shard, Taken};
-use snowbank::source::Source;
-use snowbank::source::wait_queue::WaitId;
+use snowbank_core::clock::{BootMicros, Now, Wall};
+use snowbank_core::keeper::Keeper;
+use snowbank_core::shard::{Shard, Taken};
+use snowbank_core::source::Source;
+use snowbank_core::source::wait_queue::WaitId;
+use snowbank_state::WorkerLocks;
 
 use super::SHARDS;
 

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use snowbank::ceiling::store::Record;
-use snowbank::ceiling::store::{Disk, Slots};
 use snowbank_id::layout::Position;
+use snowbank_state::store::Record;
+use snowbank_state::store::{Disk, Slots};
 
 const SECTOR_BYTES: usize = 512;
 /// Two sectors: the record ends in the second.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snowbank::ceiling::lock_workers_at_once;
+use snowbank_state::lock_workers_at_once;
 
 use snowbank_id::layout::Position;
 

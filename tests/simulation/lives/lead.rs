@@ -1,7 +1,7 @@
 //! The lead of the ID clock over the wall clock after a step back further than `max_ahead`, while
 //! raises take time.
 
-use snowbank::source::{Bound, OnStepBack};
+use snowbank_core::source::{Bound, OnStepBack};
 
 use super::world::{SHORT_TICKS, World};
 use super::{HORIZON, MS, SECOND, SHARDS};

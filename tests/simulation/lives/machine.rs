@@ -1,6 +1,6 @@
 //! A machine's clocks.
 
-use snowbank::clock::{BootMicros, Reading};
+use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
 use super::{MS, SECOND};

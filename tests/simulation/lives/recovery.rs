@@ -1,6 +1,6 @@
 //! The end of a life: the faults end, and IDs must flow again.
 
-use snowbank::source::OnStepBack;
+use snowbank_core::source::OnStepBack;
 use snowbank_id::layout::Position;
 
 use super::world::World;

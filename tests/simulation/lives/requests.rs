@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use snowbank::clock::{BootMicros, Now};
-use snowbank::shard::Order;
-use snowbank::source::wait_queue::{Finished, WaitRequest};
+use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::shard::Order;
+use snowbank_core::source::wait_queue::{Finished, WaitRequest};
 
 use super::SHARDS;
 use super::checks::count_of;

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Order, Shard};
+use snowbank_core::keeper::{Outcome, Write};
+use snowbank_core::shard::{Order, Shard};
 use snowbank_id::layout::Layout;
 use tempfile::TempDir;
 

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use snowbank::ceiling::store::Record;
-use snowbank::ceiling::{HostIdentity, Owner};
-use snowbank::keeper::{Outcome, Write};
-use snowbank::numbering::Numbering;
+use snowbank_core::keeper::{Outcome, Write};
 use snowbank_id::layout::Position;
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::Record;
+use snowbank_state::{HostIdentity, Owner};
 
 use super::disk::{Failure, StateFile};
 use super::{MS, SECOND};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use snowbank::config::SourceSettings;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::Order;
+use snowbank_core::shard::Order;
 use snowbank_id::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 

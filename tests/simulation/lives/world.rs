@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use snowbank::numbering::Numbering;
-use snowbank::shard::Order;
-use snowbank::source::{OnStepBack, Rules, SequenceStart};
+use snowbank_core::shard::Order;
+use snowbank_core::source::{OnStepBack, Rules, SequenceStart};
 use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
 use tempfile::TempDir;
 
 use super::daemon::Daemon;

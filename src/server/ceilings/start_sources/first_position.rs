@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::ceiling::CeilingRule;
-use crate::ceiling::store::{self, Record, Start};
-use crate::numbering::Numbering;
-use crate::source::OnStepBack;
+use snowbank_core::source::OnStepBack;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::CeilingRule;
+use snowbank_state::store::{self, Record, Start};
 
 /// Returns the lowest ID at which these worker IDs may start. If the state has a record of each of
 /// them, this is 0. Otherwise it is the first ID of the next tick, because an earlier process,

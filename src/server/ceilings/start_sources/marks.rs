@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Found, Locked, rule_of};
-use crate::ceiling::store::Claimant;
-use crate::ceiling::{self, Mark, Marked, StateError, WorkerLocks};
-use crate::clock::Now;
-use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
+use snowbank_core::clock::Now;
 use snowbank_id::layout::UnixMicros;
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::Claimant;
+use snowbank_state::{Mark, Marked, StateError, WorkerLocks};
 
 impl Found {
     /// Raises `start`, an ID bound, above the marks of the worker IDs. Returns the raised bound, and
@@ -34,11 +34,11 @@ impl Found {
     ) -> Result<(u64, Option<Note>), StartError> {
         let Locked { settings, numbering, locks, .. } = source;
         let marks = locks.marks()?;
-        let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
-        if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {
+        let latest = snowbank_state::latest_grant(&rule_of(settings, numbering), now.wall);
+        if let Some(end) = snowbank_state::beyond(&marks, numbering, start, latest) {
             return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
         }
-        match ceiling::compare(&marks, numbering, start, &self.records) {
+        match snowbank_state::compare(&marks, numbering, start, &self.records) {
             Marked::Below => Ok((start, None)),
             Marked::Released => Err(moved_away(claimant, locks)),
             Marked::Unknown => Err(StateError::restored(claimant).into()),
@@ -56,7 +56,7 @@ impl Found {
         if !self.adopt {
             return Err(older_copy(name, numbering, end, self.path().unwrap_or(Path::new(""))));
         }
-        let until = ceiling::instant_of(numbering, end);
+        let until = snowbank_state::instant_of(numbering, end);
         let shown = granted_until(numbering, end);
         let wait_us = until.0.saturating_sub(now.wall.0);
         if wait_us > 0 {
@@ -76,7 +76,7 @@ impl Found {
 /// Returns `end`, up to which IDs were granted, in words.
 fn granted_until(numbering: &Numbering, end: u64) -> String {
     match numbering.snowflake() {
-        Some((layout, _)) => layout.rfc3339(ceiling::instant_of(numbering, end)),
+        Some((layout, _)) => layout.rfc3339(snowbank_state::instant_of(numbering, end)),
         None => format!("number {end}"),
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
 pub(super) fn too_far(claimant: &Claimant<'_>, end: u64, locks: &WorkerLocks, latest: UnixMicros) -> String {
     let Claimant { name, numbering, .. } = *claimant;
     let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
-    let until = ceiling::instant_of(numbering, end).rfc3339(decimals);
+    let until = snowbank_state::instant_of(numbering, end).rfc3339(decimals);
     if locks.is_of_kin(locks.furthest()) {
         return format!(
             "source {name:?}: the mark in {} is of a worker ID of another layout: it was granted IDs that this layout can make \

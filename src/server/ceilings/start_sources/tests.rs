@@ -1,10 +1,9 @@
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::ceiling;
-use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
-use crate::source::Bound;
+use snowbank_core::clock::BootMicros;
+use snowbank_core::source::Bound;
 use snowbank_id::layout::{Layout, PRESETS, Tick, UnixMicros};
 
 /// A third of a second into a tick of one second.
@@ -45,7 +44,7 @@ fn unknown_worker_ids_start_above_the_current_tick() {
         let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
         let next = numbering.first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
-        let locks = ceiling::lock_workers(directory.path(), &numbering).unwrap();
+        let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { index: 0, settings: &settings, numbering, locks }];
         let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];

@@ -5,11 +5,11 @@ use std::path::Path;
 use super::first_position::guard;
 use super::marks::older_copy;
 use super::{check_maximum, claimant, refuse_foreign};
-use crate::ceiling::store::{self, Claimant, Plan, Record};
-use crate::ceiling::{HostIdentity, Marked, StateError, compare, readable_marks};
 use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_id::layout::UnixMicros;
+use snowbank_state::store::{self, Claimant, Plan, Record};
+use snowbank_state::{HostIdentity, Marked, StateError, compare, readable_marks};
 
 /// Checks that a start would accept these records of the state directory `path`. `adopt` stands for
 /// a start with `--adopt-state`.

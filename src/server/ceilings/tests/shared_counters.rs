@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::ceiling::{CeilingRule, Grant};
-use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
-use crate::fleet::{
+use snowbank_core::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
+use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
+use snowbank_core::source::wait_queue::{Refusal, WaitRequest};
+use snowbank_core::source::{Bound, Rules, Source};
+use snowbank_fleet::{
     Clocks, Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes,
     NumberRange, Rest, Swap, Swapped,
 };
-use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
-use crate::numbering::{LAST_ID, Numbering, TicketCounter};
-use crate::source::wait_queue::{Refusal, WaitRequest};
-use crate::source::{Bound, Rules, Source};
 use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
+use snowbank_state::{CeilingRule, Grant};
 
 const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
 const KEY: &str = "/snowbank/f/ticket-orders";

@@ -8,13 +8,12 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::watch;
 
+use crate::os_clock;
+
 use super::*;
 use crate::access::{Identity, Rules, Session};
-use crate::ceiling::Grant;
-use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, ANONYMOUS, IdentitySettings, Overrides, SourceSettings};
 use crate::frontends::{Facts, Resp};
-use crate::numbering::{Numbering, TicketCounter};
 use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
@@ -23,20 +22,23 @@ use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
-use crate::shard::Order;
-use crate::source::{OnStepBack, SequenceStart, Source};
+use snowbank_core::clock::{Now, Remembered, Wall};
+use snowbank_core::shard::Order;
+use snowbank_core::source::{OnStepBack, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+use snowbank_id::numbering::{Numbering, TicketCounter};
+use snowbank_state::Grant;
 
 /// Returns the state of a shard's thread, and its only source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-    thread_of(counter.into(), crate::source::Rules::TICKETS)
+    thread_of(counter.into(), snowbank_core::source::Rules::TICKETS)
 }
 
 /// Returns the state of a shard's thread, and its only source, whose ceiling is 0.
-fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
+fn thread_of(numbering: Numbering, rules: snowbank_core::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
     let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
-    let reading = clock::os::read();
+    let reading = os_clock::read();
     let settings = config::load(Some(file), &Overrides::default(), NonZeroUsize::MIN, reading.wall);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
@@ -66,7 +68,7 @@ async fn allocate(
     protocol: Protocol,
     ask: Ask,
 ) -> Result<Vec<Run>, Words> {
-    let read_at = clock::os::boot();
+    let read_at = os_clock::boot();
     let request = Request { ask, form: (), read_at, size: 0 };
     let mut parked: Option<Parked<()>> = None;
     loop {
@@ -96,7 +98,7 @@ fn a_reading_older_than_a_clock_step_refuses_no_request() {
     const SECOND_US: i64 = 1_000_000;
     let layout = Layout::resolve("twitter").expect("a preset");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
-    let rules = crate::source::Rules {
+    let rules = snowbank_core::source::Rules {
         burst_window: Duration::from_millis(10),
         max_ahead: Duration::from_secs(10),
         on_step_back: OnStepBack::Ride,
@@ -282,7 +284,7 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     let identity = Identity::new(&settings, &[SourceSettings::default().name], Vec::new(), 1, None);
     let mut session = Session::new(&Rules::new([(identity, Vec::new())], None, None), 0, None, true);
     let config = thread.live_config.borrow();
-    let read_at = clock::os::boot();
+    let read_at = os_clock::boot();
     let mut allocate = |count| {
         let request = Request { ask: Ask { count, ..ask(LONG) }, form: (), read_at, size: 0 };
         let state = &mut *thread.turn.borrow_mut();
@@ -293,7 +295,7 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     let Err(NotYet::Parked(Parked::Paced(second))) = allocate(10) else { panic!("the rate is used up") };
     let allowed_at = second.at;
     assert!(allowed_at > read_at);
-    std::thread::sleep(allowed_at.since(clock::os::boot()));
+    std::thread::sleep(allowed_at.since(os_clock::boot()));
     let resumed = {
         let state = &mut *thread.turn.borrow_mut();
         second.resume(&mut Turn::begin(&thread, &config, state, &mut session))

@@ -10,11 +10,11 @@ use super::queue::Share;
 use super::write::Unwritten;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
-use crate::clock::BootMicros;
 use crate::frontends::{FEW_IDS, FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
+use snowbank_core::clock::BootMicros;
 use snowbank_wire::{Action, ErrorCode};
 use zeroize::Zeroizing;
 

@@ -15,9 +15,9 @@ use tokio::time::sleep;
 
 use super::Connection;
 use super::pending::SHORT_READ_BYTES_MAX;
-use crate::clock;
 use crate::config::Limits;
 use crate::frontends::{FrameLimit, FrontEnd};
+use crate::os_clock;
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::tls_stream::UNSENT_BYTES_MAX;
 use crate::server::shard_thread::thread_state::ThreadState;
@@ -124,7 +124,7 @@ impl<F: FrontEnd> Connection<F> {
             if self.exchange.unread.len() <= kept_max {
                 return Ok(());
             }
-            if clock::os::boot().since(self.exchange.read_at) >= stall_timeout {
+            if os_clock::boot().since(self.exchange.read_at) >= stall_timeout {
                 self.record_closed(CloseReason::Queue);
                 return Err(io::ErrorKind::TimedOut.into());
             }

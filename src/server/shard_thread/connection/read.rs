@@ -14,8 +14,8 @@ use super::super::thread_state::ThreadState;
 use super::super::turn::{Turn, TurnState};
 use super::queue::KEPT_FREELY;
 use super::{Connection, NEVER_READ, SHORT_READ_BYTES_MAX, TurnEnd};
-use crate::clock;
 use crate::frontends::FrontEnd;
+use crate::os_clock;
 use crate::server::health::metrics::CloseReason;
 use crate::server::shared::live_config::LiveConfig;
 use zeroize::Zeroize;
@@ -64,7 +64,7 @@ impl<F: FrontEnd> Connection<F> {
         let config = self.member.thread.live_config.borrow();
         let limits = &config.limits;
         let deadline = if self.is_amid_request() {
-            let late = clock::os::boot().since(self.exchange.read_at);
+            let late = os_clock::boot().since(self.exchange.read_at);
             Some(limits.stall_timeout.saturating_sub(late))
         } else {
             limits.idle_timeout

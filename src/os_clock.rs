@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::{BootMicros, Reading};
+use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
 /// The most that the boot clock may advance while the wall clock is read. If it advances more, the
