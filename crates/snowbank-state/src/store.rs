@@ -168,7 +168,9 @@ impl DiskStore {
         let all = retired.iter_mut().chain(&mut let_go).chain(records.values_mut());
         let this_boot = all.filter(|record| record.boot == self.host.boot);
         this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
-        self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(records.values()))?;
+        // Of records with one key the last one counts. A worker ID may have been taken again since
+        // it was let go.
+        self.file.write(still_needed(&let_go, &records).chain(&retired).chain(records.values()))?;
         (self.retired, self.let_go) = (retired, let_go);
         self.sources = records;
         Ok(())

@@ -312,6 +312,29 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
 }
 
 #[test]
+fn a_record_that_was_let_go_replaces_no_later_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = StateDir::lock(directory.path()).unwrap();
+    let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
+    let nine = assigned("9", 0).numbering;
+    let end = left(&nine, at(&nine, 4_000))[0];
+    let sources = vec![(0, assigned("3", 0))];
+    store
+        .begin(Beginning { sources, let_go: vec![assigned("9", 1_000)], ..Beginning::default() }, 0)
+        .unwrap();
+    // The source is removed and added twice. The first time, it gets worker ID 9 again.
+    for (index, workers) in [(1, "9"), (2, "5")] {
+        store.end(&[Left { source: index - 1, ..end }], 0).unwrap();
+        let sources = vec![(index, assigned(workers, 0))];
+        let retired = store.records();
+        store.begin(Beginning { sources, retired, ..Beginning::default() }, 0).unwrap();
+    }
+    let stored = read(directory.path()).unwrap();
+    let last = stored.iter().find(|record| record.numbering == nine).unwrap();
+    assert_eq!(last.id_bound, end.id_bound, "the source handed out IDs up to here");
+}
+
+#[test]
 fn a_source_without_its_fleet_starts_above_assigned_bounds() {
     let given = numbering("twitter", "5");
     let hour = 3_600_000;
