@@ -20,8 +20,9 @@ const (
 	buildTime = 5 * time.Minute
 )
 
-// TestReadmeFromAPackedModule packs the module as it is published, uses it in an empty module, and
-// runs the program of the README with two daemons, of which one is killed.
+// TestReadmeFromAPackedModule packs the module as it is published, or takes the one in the folder
+// $SNOWBANK_DIST. It uses the module in an empty one, and runs the program of the README with two
+// daemons, of which one is killed.
 func TestReadmeFromAPackedModule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles SQLite")
@@ -110,7 +111,14 @@ func packModule(t *testing.T) (modulePath, directory string) {
 	} {
 		must(t, os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600))
 	}
-	file, err := os.Create(filepath.Join(versions, moduleVersion+".zip"))
+	packed := filepath.Join(versions, moduleVersion+".zip")
+	if folder := os.Getenv("SNOWBANK_DIST"); folder != "" {
+		content, err := os.ReadFile(filepath.Join(folder, "snowbank-client-go-"+moduleVersion[1:]+".zip"))
+		must(t, err)
+		must(t, os.WriteFile(packed, content, 0o600))
+		return modulePath, directory
+	}
+	file, err := os.Create(packed)
 	must(t, err)
 	defer file.Close()
 	archive := zip.NewWriter(file)

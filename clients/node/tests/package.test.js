@@ -1,6 +1,6 @@
 /**
- * The package as users get it: packed, installed into an empty folder, and README's program run
- * there.
+ * The package as users get it: packed or taken from the folder $SNOWBANK_DIST, installed into an
+ * empty folder, and README's program run there.
  */
 
 import assert from "node:assert/strict";
@@ -9,6 +9,7 @@ import { once } from "node:events";
 import {
   existsSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -42,10 +43,16 @@ test("README's program runs over a kill, from the package alone", {
 }, async (t) => {
   const home = mkdtempSync(join(tmpdir(), "snowbank-package-"));
   t.after(() => rmSync(home, { recursive: true }));
-  const packed = run("npm", ["pack", "--silent", "--pack-destination", home], PACKAGE).trim();
+  const dist = process.env.SNOWBANK_DIST ?? home;
+  if (dist === home) {
+    run("npm", ["pack", "--silent", "--pack-destination", home], PACKAGE);
+  }
+  const packed = readdirSync(dist).find((name) => /^snowbank-client-.*\.tgz$/.test(name));
   writeFileSync(join(home, "package.json"), '{ "private": true }');
   const quiet = ["--offline", "--no-audit", "--no-fund", "--no-package-lock", "--silent"];
-  run("npm", ["install", ...quiet, join(home, packed.split("\n").at(-1))], home);
+  run("npm", ["install", ...quiet, join(dist, packed)], home);
+  const common = "const { Client } = require('snowbank-client'); new Client('127.0.0.1:7660');";
+  run(process.execPath, ["--eval", common], home);
   const daemons = [await Daemon.start(1), await Daemon.start(2)];
   t.after(() => Promise.all(daemons.map((daemon) => daemon.end())));
   const program = snippet("js")

@@ -20,7 +20,9 @@ README = PACKAGE / "README.md"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A folder with the sdist and the wheel."""
+    """A folder with the sdist and the wheel: $SNOWBANK_DIST, or one that they are built into."""
+    if "SNOWBANK_DIST" in os.environ:
+        return pathlib.Path(os.environ["SNOWBANK_DIST"])
     folder = tmp_path_factory.mktemp("dist")
     for module in ("build", "hatchling"):
         if importlib.util.find_spec(module) is None:
@@ -37,7 +39,7 @@ def programs() -> list[str]:
 def test_readmes_program_runs_where_nothing_else_is(
     packages: pathlib.Path, kind: str, daemons: list[Daemon], tmp_path: pathlib.Path
 ) -> None:
-    (package,) = packages.glob(f"*.{kind}")
+    (package,) = packages.glob(f"snowbank_client-*.{kind}")
     venv = tmp_path / "venv"
     run(PYTHON, "-m", "venv", str(venv))
     python = str(venv / "bin" / "python")
@@ -80,6 +82,6 @@ def test_packages_have_types_and_licences(packages: pathlib.Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "snowbank_client/py.typed" in names
     assert any(name.endswith("LICENSE-MIT") for name in names)
-    (sdist,) = packages.glob("*.tar.gz")
+    (sdist,) = packages.glob("snowbank_client-*.tar.gz")
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("src/snowbank_client/_call.py") for name in archive.getnames())

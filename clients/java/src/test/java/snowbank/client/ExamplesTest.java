@@ -29,7 +29,7 @@ class ExamplesTest {
     void putJarIntoFolder() throws Exception {
         String packed = System.getProperty("snowbank.jar");
         Programs.need(packed != null, "the jar is missing: run clients/java/test");
-        jar = Files.copy(Path.of(packed), folder.resolve("snowbank-client-0.1.0.jar"));
+        jar = Files.copy(Path.of(packed), folder.resolve(Path.of(packed).getFileName()));
     }
 
     /**
