@@ -68,7 +68,9 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
     if let Some(path) = &arguments.config {
         let text = config::read_file(path).map_err(|error| error.to_string())?;
         let now = os_clock::read().wall;
-        let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
+        // Without the daemon's variables its configuration may be refused.
+        let overrides = Overrides::from_variables().map_err(|error| error.to_string())?;
+        let settings = config::load(Some((path, &text)), &overrides, NonZeroUsize::MIN, now)
             .map_err(|mistakes| mistakes.first_line())?;
         return settings.admin.listen.into_iter().next().ok_or_else(|| {
             format!("{} has no admin listener; set listen in [admin], or give --admin", path.display())

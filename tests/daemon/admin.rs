@@ -4,7 +4,7 @@ mod health;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::http::{ask, get, sample, scrape};
-use crate::support::program::{Said, snowbank};
+use crate::support::program::{Said, program, snowbank};
 use crate::support::{Address, Ask, Daemon, Setup, TWO_SOURCES, poll, wire};
 
 fn with_admin(toml: &str) -> Daemon {
@@ -221,6 +221,14 @@ fn status_finds_the_daemon_by_option_and_configuration() {
     ] {
         std::fs::write(&path, toml).expect("written");
         let said = status(options);
+        assert_eq!(said.code, Some(code), "{said:?}");
+    }
+
+    // A container's health check: the file is only right with the variables that the daemon has.
+    std::fs::write(&path, format!("listen = \"0.0.0.0:0\"\nadmin.listen = \"{admin}\"")).expect("written");
+    for (variable, code) in [("SNOWBANK_WORKER_IDS", 0), ("SNOWBANK_ORDER", 2)] {
+        let mut command = program();
+        let said = Said::by(command.args(["status", "--config", config]).env(variable, "5"));
         assert_eq!(said.code, Some(code), "{said:?}");
     }
 }
