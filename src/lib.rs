@@ -50,7 +50,8 @@
 //! unless another folder is named:
 //!
 //! 1. `connection.rs`, `run`: waits until the socket is readable.
-//! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
+//! 2. `connection/read.rs`: reads up to 1 KiB, with a permit 8 KiB, and begins a turn (`turn.rs`),
+//!    which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
 //! 4. `frontends/native.rs`, `step`: decodes each request.
 //! 5. `allocate.rs`: takes the request's IDs, or lets the request wait.

@@ -9,6 +9,23 @@
 //!    ─▶ fleet thread: are they still ours? ─▶ live configuration ─▶ keeper thread: grants
 //! ```
 //!
+//! 1. The main thread opens the listeners, and starts the threads with configuration 0.
+//! 2. The control thread locks and reads the state, and keeps its lock until the process ends.
+//! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread, which pauses
+//!    before a new worker ID and polls meanwhile. A source that gets none *waits*.
+//! 4. Worker IDs are locked once, and peers are asked. Peers say what they were granted, so two
+//!    daemons that start together both serve.
+//! 5. The storage thread makes the first ceilings durable. Nothing is handed out before that.
+//! 6. The fleet thread compares the keys once more. If it cannot, the sources end, and wait.
+//! 7. The next live configuration has the sources. Only then the keeper grants them, unless the
+//!    machine was restored or its clocks jumped since step 2: then only ceilings written from now
+//!    on count.
+//!
+//! A reload takes the same steps. New sources of this machine take them before the new
+//! configuration is live, so the reload is refused if one fails. Removed sources end once no shard
+//! has them: the keeper seals them, then the control thread confirms at the coordinator, and lowers
+//! marks, state and keys, in this order; the locks are free before the keys.
+//!
 //! Sources start in two groups: those that need no coordinator, and the others. If a source of the
 //! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at
 //! any moment gives back what it took and did not grant.
