@@ -1,4 +1,5 @@
-// Command bench measures what an ID costs with the client, and with go-redis. clients/bench runs it.
+// Command bench measures the client while a daemon fails, and its memory. The benchmarks beside it
+// measure what an ID costs. clients/bench runs both.
 package main
 
 import (
@@ -10,16 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	snowbank "packages.example.org/snowbank/clients/go"
-)
-
-const (
-	rounds    = 7
-	stretches = 500
-	// stretch is enough for the clock's grain, and so few that most stretches see no refill.
-	stretch = 1_000
-	calls   = 2_000
 )
 
 var (
@@ -31,8 +23,6 @@ func main() {
 	log.SetFlags(0)
 	arguments := append(os.Args[1:], "", "", "")
 	switch arguments[0] {
-	case "ids":
-		ids(arguments[1], arguments[2])
 	case "longest":
 		seconds, err := strconv.Atoi(arguments[2])
 		check(err)
@@ -42,7 +32,7 @@ func main() {
 		check(err)
 		clients(arguments[1], count)
 	default:
-		log.Fatal("usage: ids ADDRESS REDIS | longest ADDRESSES SECONDS | clients ADDRESS COUNT")
+		log.Fatal("usage: longest ADDRESSES SECONDS | clients ADDRESS COUNT")
 	}
 }
 
@@ -62,61 +52,6 @@ func next(client *snowbank.Client) {
 	id, err := client.Next(background)
 	check(err)
 	sum += id
-}
-
-// measure prints a row: whose it is, what was measured, and the time for each of count IDs.
-func measure(handle, what string, count int, work func()) {
-	began := time.Now()
-	work()
-	fmt.Printf("%s\t%s\t%f\n", handle, what, float64(time.Since(began).Nanoseconds())/float64(count))
-}
-
-func ids(address, redisAddress string) {
-	client := connect(snowbank.Options{Endpoints: []string{address}})
-	counter := redis.NewClient(&redis.Options{Addr: redisAddress})
-	for round := 0; round < rounds; round++ {
-		for i := 0; i < stretches; i++ {
-			measure("Client", "buffer", stretch, func() {
-				for i := 0; i < stretch; i++ {
-					next(client)
-				}
-			})
-		}
-		measure("Client", "one", calls, func() {
-			for i := 0; i < calls; i++ {
-				batch(client, 1)
-			}
-		})
-		measure("Client", "batch", calls*stretch, func() {
-			for i := 0; i < calls; i++ {
-				batch(client, stretch)
-			}
-		})
-		measure("redis", "incr", calls, func() {
-			for i := 0; i < calls; i++ {
-				id, err := counter.Incr(background, "ids").Result()
-				check(err)
-				sum += id
-			}
-		})
-		measure("redis", "incrby", calls*stretch, func() {
-			for i := 0; i < calls; i++ {
-				last, err := counter.IncrBy(background, "ids", stretch).Result()
-				check(err)
-				for id := last - stretch + 1; id <= last; id++ {
-					sum += id
-				}
-			}
-		})
-	}
-}
-
-func batch(client *snowbank.Client, count int) {
-	ids, err := client.Batch(background, count)
-	check(err)
-	for _, id := range ids {
-		sum += id
-	}
 }
 
 // longest draws 100 IDs each millisecond, and prints the longest Next in ms.
