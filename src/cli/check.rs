@@ -155,10 +155,10 @@ fn refusal_of_state(
 ) -> Result<Option<StartError>, StateError> {
     let mut refused = None;
     for _ in 0..READINGS_MAX {
-        let records = store::read(directory)?;
+        let records = store::read_to_write(directory)?;
         let Err(refusal) = check_records(&records, directory, adopt, settings, now) else { return Ok(None) };
         refused = Some(refusal);
-        if store::read(directory)? == records {
+        if store::read_to_write(directory)? == records {
             break;
         }
     }

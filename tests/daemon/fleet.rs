@@ -7,6 +7,7 @@ mod operator;
 mod outages;
 mod reloads;
 mod restored;
+mod rolling;
 mod schedules;
 mod shown;
 mod starts;

@@ -27,7 +27,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// Writes a mark into a lock file, as a daemon of another state does.
 fn write_mark(lock: &Path, id_bound: u64) {
-    let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
+    let mark = format!("format 1, least reader 1: granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
     let text = fs::read_to_string(lock).expect("read");
     let holder_bytes = text.find('\n').expect("a holder's line") as u64 + 1;
     let file = OpenOptions::new().write(true).open(lock).expect("it exists");

@@ -29,7 +29,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{self, FORMAT, KeyError, id_bound};
+use super::key::{self, KeyError, id_bound};
 use snowbank_id::layout::Position;
 use snowbank_id::numbering::{LAST_ID, Numbering};
 
@@ -43,7 +43,6 @@ const RANGE_IDS_MAX: u64 = 1 << 40;
 /// The value at a shared counter's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterKey {
-    format: u64,
     /// The identity of the counter, made together with the counter. A counter that was made again
     /// has another identity.
     pub counter: String,
@@ -67,7 +66,7 @@ impl CounterKey {
     pub fn new(counter: &str, range: NumberRange, write: &str, writer: &str) -> Self {
         let [counter, write, writer] = [counter, write, writer].map(str::to_owned);
         let NumberRange { from, to: next } = range;
-        CounterKey { format: FORMAT, counter, next, from, write, writer }
+        CounterKey { counter, next, from, write, writer }
     }
 
     /// Reads a value.
@@ -80,7 +79,7 @@ impl CounterKey {
 
     /// Reads a counter's identity.
     pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
-        Ok(CounterKey::parse(text)?.counter)
+        Ok(key::read::<CounterKey>(text)?.to_read().counter)
     }
 
     /// Returns the text of the value.

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rules::REACH_MAX;
 use snowbank_id::layout::{Space, UnixMicros};
+use snowbank_state::form::{self, Form, FormError, Read};
 use snowbank_wire::one_line;
 
-/// The format of values that this release writes. This release refuses values of any other format.
-pub(super) const FORMAT: u64 = 2;
+/// The form of all values at the coordinator.
+const FORM: Form = Form { format: 2, least_reader: 2 };
 
 /// The length in bytes of the longest text that is read as a value. A marker with the longest
 /// layouts of as many sources as a daemon can have is shorter.
@@ -64,7 +66,6 @@ impl fmt::Display for FleetLimits {
 /// The value at a worker ID's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberKey {
-    pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
     /// The identity of the holder's term: 128 bits, made when the state took the number. By the
@@ -103,7 +104,7 @@ impl NumberKey {
     /// Returns the value of a holder. The write, the term and the bounds in it are still empty.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
-        NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
+        NumberKey { state, holder, source, since_unix_s, ..NumberKey::default() }
     }
 
     /// Reads a value.
@@ -124,7 +125,6 @@ impl NumberKey {
 /// missing, the coordinator may have lost its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
-    format: u64,
     /// The identity of the fleet: 128 bits, made when the fleet was prepared. So two prepared
     /// clusters have different identities.
     pub identity: String,
@@ -137,9 +137,9 @@ pub struct Marker {
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
-    /// The fleet's limits. `None` in a marker of an earlier release.
+    /// The fleet's limits.
     #[serde(flatten)]
-    pub(super) limits: Option<FleetLimits>,
+    pub(super) limits: FleetLimits,
 }
 
 /// Returns the name of an ID space of the marker.
@@ -159,8 +159,7 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces and limits.
     pub fn new(identity: &str, spaces: Vec<String>, limits: FleetLimits) -> Self {
-        let (identity, limits) = (identity.to_owned(), Some(limits));
-        Marker { format: FORMAT, identity, spaces, limits, ..Marker::default() }
+        Marker { identity: identity.to_owned(), spaces, limits, ..Marker::default() }
     }
 
     /// Reads a marker.
@@ -205,7 +204,7 @@ impl Marker {
 
     /// Returns how far the IDs of the fleet's daemons may be ahead of other clocks.
     pub(super) fn reach(&self) -> Duration {
-        self.limits.map_or(Duration::ZERO, FleetLimits::reach)
+        self.limits.reach()
     }
 
     /// Returns the ID space with this index, even if the space was replaced.
@@ -248,7 +247,7 @@ impl Marker {
 
     /// Reads a marker's identity.
     pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
-        Ok(Marker::parse(text)?.identity)
+        Ok(read::<Marker>(text)?.to_read().identity)
     }
 
     /// Returns the text of the marker.
@@ -300,8 +299,8 @@ pub enum KeyError {
     )]
     Garbage(String),
     /// A later release wrote the value.
-    #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
-    Newer(u64),
+    #[error(transparent)]
+    Newer(#[from] FormError),
 }
 
 /// Returns a time in whole milliseconds.
@@ -313,18 +312,22 @@ fn garbage(error: serde_json::Error) -> KeyError {
     KeyError::Garbage(error.to_string())
 }
 
-pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
+/// Reads a value. A daemon may have to write every value that it reads.
+pub(super) fn parse<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, KeyError> {
+    Ok(read::<T>(text)?.to_write()?)
+}
+
+/// Reads a value that may have fields of a later release.
+pub(super) fn read<T: DeserializeOwned + Serialize>(text: &str) -> Result<Read<T>, KeyError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(KeyError::Garbage(format!("{} bytes", text.len())));
     }
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
-    // The format is checked first, because a later format may have other fields.
-    match value.get("format").and_then(Value::as_u64) {
-        Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
-        Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
-        _ => Err(KeyError::Garbage(String::from("an unknown format"))),
-    }
+    // The form is checked first, because a later format may have other fields.
+    let found = value.as_object_mut().and_then(Form::take_from);
+    FORM.may_read(found.ok_or_else(|| KeyError::Garbage(String::from("it names no format")))?)?;
+    form::read(&value).map_err(garbage)
 }
 
 /// Makes the texts of a value safe to show, because anybody who can write keys may have written
@@ -339,7 +342,7 @@ fn clean(value: &mut Value) {
 }
 
 pub(super) fn to_text(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    FORM.json(value)
 }
 
 /// An ID bound as text.
@@ -423,13 +426,6 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_of_an_earlier_release_has_no_limits() {
-        let text = "{\"format\":2,\"identity\":\"1f\",\"write\":\"\",\"spaces\":[],\"floor_unix_ms\":7,\"reach_ms\":1,\"poll_ms\":1}";
-        let marker = Marker::parse(text).expect("a marker");
-        assert_eq!((marker.limits, marker.floor()), (None, UnixMicros(7_000)));
-    }
-
-    #[test]
     fn spaces_collide_whatever_their_numbers() {
         let [one, other] = ["time,node:=1024,sequence:=4096", "time,node:=512,sequence:=8192"]
             .map(|fields| format!("{fields};tick=1ms;epoch=0"));
@@ -451,7 +447,25 @@ mod tests {
         for cut in 0..key().text().len() {
             assert!(NumberKey::parse(&key().text()[..cut]).is_err());
         }
-        assert_eq!(NumberKey::parse("{\"format\":3,\"new\":[]}"), Err(KeyError::Newer(3)));
-        assert_eq!(Marker::parse("{\"format\":9}"), Err(KeyError::Newer(9)));
+        for text in ["{\"format\":3,\"new\":[]}", "{\"format\":9,\"least_reader\":3}"] {
+            assert!(
+                matches!(NumberKey::parse(text), Err(KeyError::Newer(FormError::Newer { .. }))),
+                "{text}"
+            );
+            assert!(matches!(Marker::parse(text), Err(KeyError::Newer(FormError::Newer { .. }))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_with_a_later_releases_field_is_not_written_again() {
+        let later = |text: &str| text.replacen("\"format\":2", "\"format\":3", 1);
+        assert_eq!(NumberKey::parse(&later(&key().text())), Ok(key()));
+        let more = |text: &str| later(text).replacen("\"write\"", "\"more\":1,\"write\"", 1);
+        let unknown = KeyError::Newer(FormError::Unknown(String::from("more")));
+        assert_eq!(NumberKey::parse(&more(&key().text())), Err(unknown.clone()));
+        let marker = Marker::new("1f", Vec::new(), limits()).text();
+        assert_eq!(Marker::parse(&more(&marker)), Err(unknown));
+        let identity = Marker::identity_in(&more(&marker));
+        assert_eq!(identity.as_deref(), Ok("1f"), "it is the same cluster");
     }
 }

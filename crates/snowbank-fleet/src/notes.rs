@@ -5,8 +5,10 @@
 //! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
 //! the marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
 //! and ceilings also count only in the directory where they were noted, because somebody may copy
-//! the state directory together with `lock_dir`. If the file is missing or damaged, the daemon
-//! logs that, and starts like a new daemon.
+//! the state directory together with `lock_dir`. If the file is damaged, the daemon logs that. Then,
+//! or if the file is missing, it starts like a new daemon.
+//!
+//! The file is a header line with a checksum, a JSON document, and blanks.
 //!
 //! A thread of its own writes the file, so a slow disk delays no poll. A daemon waits for it, and
 //! polls meanwhile, only before it writes a key.
@@ -29,12 +31,15 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::key::{FleetLimits, id_bound};
+use snowbank_state::form::{self, Form, FormError};
+use snowbank_state::sealed::{self, Sealed};
 
 const FILE: &str = "fleet";
-const FORMAT: u64 = 2;
+const FORM: Form = Form { format: 3, least_reader: 3 };
+/// The first words of the file.
+const WHAT: &str = "snowbank notes of a fleet";
 /// What a start does without the file.
 const WITHOUT: &str = "the daemon starts without it: it asks the coordinator, and may have to wait until the ceiling of its \
                        worker ID has passed";
@@ -93,7 +98,6 @@ pub struct Note {
 /// The file's text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Document {
-    format: u64,
     /// The boot and the directory in which the writes count. `None`: they count nowhere.
     life: Option<String>,
     /// The fleet and the endpoints with which the ceilings count.
@@ -106,21 +110,40 @@ impl Document {
     ///
     /// # Errors
     /// Returns the reason why the file cannot be used.
-    fn read(path: &Path) -> Result<Document, String> {
-        let text = match fs::read(path) {
+    fn read(path: &Path) -> Result<Document, Unusable> {
+        let bytes = match fs::read(path) {
             Err(error) if error.kind() == NotFound => return Ok(Document::default()),
-            read => read.map_err(|error| format!("cannot be read: {error}"))?,
+            read => read.map_err(|error| Unusable::Damaged(format!("cannot be read: {error}")))?,
         };
-        let damaged = |error: serde_json::Error| format!("is damaged: {error}");
-        // The format comes first, because another format may have other fields.
-        let value: Value = serde_json::from_slice(&text).map_err(damaged)?;
-        match value.get("format").and_then(Value::as_u64) {
-            Some(FORMAT) => serde_json::from_value(value).map_err(damaged),
-            Some(other) => {
-                Err(format!("found format {other}, which another release wrote, allowed: {FORMAT}"))
-            }
-            None => Err(String::from("is damaged: it names no format")),
-        }
+        let damaged = |reason: &dyn fmt::Display| Unusable::Damaged(format!("is damaged: {reason}"));
+        let sealed = Sealed::find(WHAT, &bytes).map_err(|damage| damaged(&damage))?;
+        FORM.may_read(sealed.form)?;
+        let found = serde_json::from_slice(sealed.document).map_err(|error| damaged(&error))?;
+        Ok(form::read::<Document>(&found).map_err(|error| damaged(&error))?.to_write()?)
+    }
+
+    /// Returns the content of the file.
+    fn bytes(&self, number: u64) -> Vec<u8> {
+        // The document is made of texts and numbers, so this cannot fail.
+        let document = serde_json::to_string(self).unwrap_or_default();
+        let mut bytes = [sealed::header(WHAT, FORM, number, &document), document].concat().into_bytes();
+        bytes.resize(bytes.len().next_multiple_of(ROOM_BYTES), b' ');
+        bytes
+    }
+}
+
+/// The reason why a file of notes cannot be used.
+#[derive(Debug)]
+enum Unusable {
+    /// The daemon starts without it.
+    Damaged(String),
+    /// The daemon does not start, because it would replace what a newer release wrote.
+    Newer(FormError),
+}
+
+impl From<FormError> for Unusable {
+    fn from(error: FormError) -> Self {
+        Unusable::Newer(error)
     }
 }
 
@@ -152,18 +175,30 @@ impl Notes {
     /// another value after the machine was restored from a snapshot. `fleet` identifies the fleet
     /// and its coordinator.
     ///
-    /// Also returns a line for the operator if there is a file that cannot be used.
-    pub fn read(directory: &Path, boot: Option<&str>, fleet: &str) -> (Notes, Option<String>) {
+    /// Also returns a line for the operator if there is a file that is damaged.
+    ///
+    /// # Errors
+    /// A newer release wrote the file. Returns a line for the operator.
+    pub fn read(
+        directory: &Path,
+        boot: Option<&str>,
+        fleet: &str,
+    ) -> Result<(Notes, Option<String>), String> {
         let path = directory.join(FILE);
         let (found, fault) = match Document::read(&path) {
             Ok(found) => (found, None),
-            Err(fault) => (Document::default(), Some(format!("{}: {fault}; {WITHOUT}", path.display()))),
+            Err(Unusable::Damaged(fault)) => {
+                (Document::default(), Some(format!("{}: {fault}; {WITHOUT}", path.display())))
+            }
+            Err(Unusable::Newer(error)) => {
+                return Err(format!("{}: {error}; or move the file away: {WITHOUT}", path.display()));
+            }
         };
         let inode = fs::metadata(directory).ok().map(|inode| (inode.dev(), inode.ino()));
         let here = boot.zip(inode).map(|(boot, (device, inode))| format!("{boot}, {device}:{inode}"));
         let is_of_this_life = here.is_some() && here == found.life;
         let is_of_this_fleet = found.fleet == fleet;
-        let document = Document { format: FORMAT, life: here, fleet: fleet.to_owned(), ..found };
+        let document = Document { life: here, fleet: fleet.to_owned(), ..found };
         let store = Some(Arc::new(NoteFile::at(path)) as Arc<dyn NoteStore>);
         let mut read = Notes { store, document, is_changed: false };
         if !is_of_this_life {
@@ -172,7 +207,7 @@ impl Notes {
         if !is_of_this_fleet {
             read.forget_ceilings();
         }
-        (read, fault)
+        Ok((read, fault))
     }
 
     /// Returns these notes, which become durable in another place.
@@ -234,13 +269,6 @@ impl Notes {
     pub(super) fn wait(&self, limit: Duration) -> Result<bool, String> {
         self.store.as_ref().map_or(Ok(true), |store| store.wait(limit))
     }
-
-    fn text(&self) -> Vec<u8> {
-        // The document is made of texts and numbers, so this cannot fail.
-        let mut text = serde_json::to_vec(&self.document).unwrap_or_default();
-        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
-        text
-    }
 }
 
 /// The file of the notes, with the thread that writes it.
@@ -289,7 +317,8 @@ impl Writing {
                 }
                 progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
             }
-            let (number, text) = (progress.begun, progress.notes.text());
+            let number = progress.begun;
+            let text = progress.notes.document.bytes(number);
             drop(progress);
             let stored = store(&self.path, text);
             progress = self.progress();
@@ -365,8 +394,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Overwrites the notes, which needs no free disk space. Writes the first byte last, so that the
-/// file counts as damaged if the daemon is killed meanwhile.
+/// Overwrites the notes, which needs no free disk space. If the daemon is killed meanwhile, the
+/// checksum is wrong, and the file counts as damaged.
 fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -374,9 +403,7 @@ fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
         return Err(StorageFull.into());
     }
     text.resize(length, b' ');
-    file.write_all_at(b" ", 0)?;
-    file.write_all_at(&text[1..], 1)?;
-    file.write_all_at(&text[..1], 0)?;
+    file.write_all_at(&text, 0)?;
     file.sync_data()
 }
 
@@ -408,7 +435,7 @@ mod tests {
     }
 
     fn read(directory: &Path, boot: Option<&str>) -> Notes {
-        let (notes, fault) = Notes::read(directory, boot, "fleet");
+        let (notes, fault) = Notes::read(directory, boot, "fleet").unwrap();
         assert_eq!(fault, None);
         notes
     }
@@ -463,7 +490,7 @@ mod tests {
         for (directory, fleet, expected) in
             [(&directory, "fleet", note(7)), (&directory, "another", note(0)), (&copy, "fleet", forgotten)]
         {
-            let (read, fault) = Notes::read(directory.path(), Some("boot"), fleet);
+            let (read, fault) = Notes::read(directory.path(), Some("boot"), fleet).unwrap();
             assert_eq!(fault, None);
             assert_eq!(read.of("f", "orders", "space"), Some(&expected), "{fleet}");
         }
@@ -479,7 +506,8 @@ mod tests {
         let read = || read(directory.path(), Some("boot"));
         let document = |covered| {
             let document = Document { notes: vec![note(covered)], ..read().document };
-            serde_json::to_vec(&document).unwrap()
+            let text = String::from_utf8(document.bytes(1)).unwrap();
+            text.trim_end().as_bytes().to_vec()
         };
         overwrite(&path, document(8)).unwrap();
         assert_eq!(read().of("f", "orders", "space"), Some(&note(8)));
@@ -498,17 +526,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         let fault = || {
-            let (notes, fault) = Notes::read(directory.path(), Some("boot"), "fleet");
+            let (notes, fault) = Notes::read(directory.path(), Some("boot"), "fleet").unwrap();
             assert!(notes.document.notes.is_empty());
             fault
         };
         assert_eq!(fault(), None, "there is no file");
+        let whole = String::from_utf8(Document::default().bytes(1)).unwrap();
         for (text, reason) in [
-            ("", "is damaged: EOF"),
-            ("{}", "is damaged: it names no format"),
-            (" \"format\":2,\"life\":null,\"fleet\":\"\",\"notes\":[]}", "is damaged: trailing"),
-            ("{\"format\":2,\"life\":null,\"notes\":[]}", "is damaged: missing field `fleet`"),
-            ("{\"format\":3}", "found format 3, which another release wrote, allowed: 2"),
+            ("", "is damaged: the header is damaged"),
+            ("{\"format\":2}", "is damaged: the header is damaged"),
+            (&whole[..whole.find('}').unwrap()], "is damaged: the end is missing"),
+            (&whole.replacen("null", "\"n\" ", 1), "is damaged: the checksum is wrong"),
+            (&(sealed::header(WHAT, FORM, 1, "{}") + "{}"), "is damaged: missing field"),
         ] {
             fs::write(&path, text).unwrap();
             let fault = fault().unwrap();
@@ -518,5 +547,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(fault().unwrap().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_file_of_a_newer_release_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let document = serde_json::to_string(&Document::default()).unwrap();
+        let more = document.replacen('{', "{\"more\":1,", 1);
+        let later = |least_reader, document: &str| {
+            let form = Form { format: 4, least_reader };
+            let text = sealed::header(WHAT, form, 1, document) + document;
+            fs::write(directory.path().join(FILE), text).unwrap();
+            Notes::read(directory.path(), None, "").map(|(_, fault)| fault)
+        };
+        assert_eq!(later(3, &document), Ok(None));
+        for (least_reader, document, reason) in [
+            (3, &*more, "found \"more\" in it"),
+            (4, "new", "found format 4, for programs that know format 4"),
+        ] {
+            let refused = later(least_reader, document).unwrap_err();
+            assert!(refused.contains(reason) && refused.ends_with(WITHOUT), "{refused}");
+        }
     }
 }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::counter::CounterKey;
-use super::key::{Marker, NumberKey, Paths};
+use super::key::{self, Marker, NumberKey, Paths};
 use super::member::instant_of;
 use super::rules;
 use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
+use snowbank_state::form::Read;
 
 pub use spaces::{Begins, Prepared, Preparing, above};
 
@@ -97,17 +98,25 @@ pub struct Operator<'c> {
 impl Operator<'_> {
     fn marker(&mut self) -> Result<(Marker, String), FleetError> {
         let name = self.name;
-        let key = Paths::of(self.name).marker();
-        self.read_marker()?.ok_or_else(|| {
+        let (key, found) = self.read_marker_text()?;
+        let marker = found.map(|text| Ok((key::read::<Marker>(&text)?.to_read(), text))).transpose();
+        let marker = marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))?;
+        marker.ok_or_else(|| {
             FleetError::Refused(format!(
                 "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` prepares one"
             ))
         })
     }
 
-    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
+    fn read_marker_text(&mut self) -> Result<(String, Option<String>), FleetError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read_one(&key)?;
+        Ok((key, found))
+    }
+
+    /// Reads the marker for a command that writes it again.
+    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
+        let (key, found) = self.read_marker_text()?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
         marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
@@ -289,7 +298,7 @@ fn refused(number: u64, reason: &str) -> FleetError {
 
 fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
     let space = space.to_owned();
-    match NumberKey::parse(text) {
+    match key::read::<NumberKey>(text).map(Read::to_read) {
         Ok(key) => {
             let until = instant_of(layout, key.id_bound);
             let state = if key.released {

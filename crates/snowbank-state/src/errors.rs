@@ -75,12 +75,15 @@ impl StateError {
     /// Returns the error for a mark that cannot be read. Without the mark, it is unknown up to
     /// which ID its worker ID was granted.
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
-        let reason = format!(
-            "{} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
-             wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
-             set` with the highest number that was handed out",
-            path.display()
-        );
+        let path = path.display();
+        let reason = match error.kind() {
+            io::ErrorKind::Unsupported => format!("the mark in {path} cannot be used: {error}"),
+            _ => format!(
+                "{path} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
+                 wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
+                 set` with the highest number that was handed out"
+            ),
+        };
         StateError { cause: Cause::Damaged, reason }
     }
 }

@@ -5,6 +5,8 @@
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`]: the bound up to
 //!   which its IDs were granted.
 //! - `kind`: the names of locks and the keys of records, for each kind of source.
+//! - [`form`]: which formats of a durable text a program may read, and write again; `sealed`: the
+//!   header line of a file.
 //! - `writers`, `holder`: which files are trusted, and which process holds a lock.
 //! - [`survey()`]: the holders and the marks of worker IDs, for commands that only show them.
 //! - [`system_error`]: which errors of the operating system may pass by themselves.
@@ -13,6 +15,7 @@
 
 mod container;
 mod errors;
+pub mod form;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -24,6 +27,7 @@ mod lock_names;
 mod locked_file;
 mod mark;
 mod neighbours;
+pub mod sealed;
 pub mod store;
 mod survey;
 pub mod system_error;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::{Fate, Mark};
+use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
@@ -368,13 +368,14 @@ fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
         0 => Ok(None),
-        count => match std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse) {
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "its second line is no mark that snowbank writes",
-            )),
-            mark => Ok(mark),
-        },
+        count => {
+            let text = std::str::from_utf8(&bytes[..count]).map_err(|_| MarkError::Foreign);
+            let mark = text.and_then(Mark::parse).map_err(|error| match error {
+                MarkError::Foreign => io::Error::new(io::ErrorKind::InvalidData, error),
+                MarkError::Form(_) => io::Error::new(io::ErrorKind::Unsupported, error),
+            })?;
+            Ok(Some(mark))
+        }
     }
 }
 

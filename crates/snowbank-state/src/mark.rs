@@ -11,10 +11,24 @@
 use std::fmt;
 
 use super::CeilingRule;
+use super::form::{Form, FormError};
 use super::store::Record;
 use snowbank_core::clock::{self, STEP_BELIEVED_AT_ONCE};
 use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
+
+const FORM: Form = Form { format: 1, least_reader: 1 };
+
+/// The reason why a text gives no mark.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MarkError {
+    /// Snowbank did not write it.
+    #[error("its second line is no mark that snowbank writes")]
+    Foreign,
+    /// A newer program wrote it.
+    #[error(transparent)]
+    Form(#[from] FormError),
+}
 
 /// The bound up to which the IDs of one worker ID were granted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,23 +96,52 @@ impl Mark {
         matches!(self.fate, Fate::Released | Fate::Unknown)
     }
 
-    /// Reads a mark. Returns `None` if the text is not a mark.
-    pub(super) fn parse(text: &str) -> Option<Mark> {
+    /// Reads a mark. Every reader of a mark may have to write it again, so text behind a mark of a
+    /// later format is refused.
+    ///
+    /// # Errors
+    /// The text is not a mark, or a newer program wrote it.
+    pub(super) fn parse(text: &str) -> Result<Mark, MarkError> {
+        let (form, known) = form_of(text).ok_or(MarkError::Foreign)?;
+        FORM.may_read(form)?;
+        let mark = Mark::parse_known(known).ok_or(MarkError::Foreign)?;
+        match known.strip_prefix(&mark.known()) {
+            Some("\n") => Ok(mark),
+            Some(more) if form.format > FORM.format && more.ends_with('\n') => {
+                Err(FormError::Unknown(more.trim().to_owned()).into())
+            }
+            _ => Err(MarkError::Foreign),
+        }
+    }
+
+    fn parse_known(text: &str) -> Option<Mark> {
         let mut words = Fate::WORDS.into_iter();
         let (fate, rest) = words.find_map(|(fate, word)| Some((fate, text.strip_prefix(word)?)))?;
-        let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
-        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), fate };
-        let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_identity && mark.to_string() == text).then_some(mark)
+        let (bound, rest) = rest.strip_prefix(" below ID ")?.split_once(" by state ")?;
+        let state = rest.get(..STATE_DIGITS)?;
+        let is_identity = state.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_identity.then_some(Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), fate })
+    }
+
+    /// Returns the text of the mark behind its two numbers.
+    fn known(&self) -> String {
+        let Mark { id_bound, state, fate } = self;
+        format!("{} below ID {id_bound:0BOUND_DIGITS$} by state {state}", fate.padded_word())
     }
 }
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mark { id_bound, state, fate } = self;
-        let word = fate.padded_word();
-        writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
+        let Form { format, least_reader } = FORM;
+        writeln!(f, "format {format}, least reader {least_reader}: {}", self.known())
     }
+}
+
+/// Returns the two numbers of a mark's text, and the text behind them.
+fn form_of(text: &str) -> Option<(Form, &str)> {
+    let (format, rest) = text.strip_prefix("format ")?.split_once(", least reader ")?;
+    let (least_reader, rest) = rest.split_once(": ")?;
+    Some((Form { format: format.parse().ok()?, least_reader: least_reader.parse().ok()? }, rest))
 }
 
 /// The meaning of marks for a source that is about to start.
@@ -191,17 +234,30 @@ mod tests {
                 let mark = Mark { id_bound, state: OURS.to_owned(), fate };
                 let text = mark.to_string();
                 assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
-                assert_eq!(text.split(' ').next(), Some(fate.word()));
-                assert_eq!(Mark::parse(&text), Some(mark));
+                assert_eq!(text.split(' ').nth(5), Some(fate.word()));
+                assert_eq!(Mark::parse(&text), Ok(mark));
                 for cut in 0..text.len() {
-                    assert_eq!(Mark::parse(&text[..cut]), None);
+                    assert_eq!(Mark::parse(&text[..cut]), Err(MarkError::Foreign));
                     let mut noise = text.clone().into_bytes();
                     noise[cut] = b'\0';
-                    assert_eq!(Mark::parse(&String::from_utf8(noise).unwrap()), None);
+                    let noise = String::from_utf8(noise).unwrap();
+                    assert_eq!(Mark::parse(&noise), Err(MarkError::Foreign));
                 }
-                assert_eq!(Mark::parse(&format!("{text}\n")), None);
+                assert_eq!(Mark::parse(&format!("{text}\n")), Err(MarkError::Foreign));
             }
         }
+    }
+
+    #[test]
+    fn a_mark_of_a_later_format_is_read_unless_it_says_more() {
+        let text = Mark::granted(7, OURS).to_string();
+        let later = |form: &str| text.replace("format 1, least reader 1", form);
+        assert_eq!(Mark::parse(&later("format 2, least reader 1")), Ok(Mark::granted(7, OURS)));
+        let more = later("format 2, least reader 1").replace('\n', ", more\n");
+        assert_eq!(Mark::parse(&more), Err(FormError::Unknown(String::from(", more")).into()));
+        let form = Form { format: 3, least_reader: 2 };
+        let newer = FormError::Newer { found: form, known: 1 };
+        assert_eq!(Mark::parse("format 3, least reader 2: anything"), Err(newer.into()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::errors::{Cause, StateError};
 use super::holder::{holder, line};
+use super::locked_file::HOLDER_BYTES;
 use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::TicketCounter;
@@ -53,8 +54,18 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
         let Some((line, file, is_held)) = read else { continue };
         let ids = read_line(&line);
         if !is_held {
-            if let Some(HeldIds::Worker(number, space)) = ids {
-                locks.free.push((number, space, path));
+            match ids {
+                Some(HeldIds::Worker(number, space)) => locks.free.push((number, space, path)),
+                Some(HeldIds::Counter(_)) => {}
+                None if file.metadata().is_ok_and(|found| found.len() <= HOLDER_BYTES) => {}
+                None => {
+                    let reason = format!(
+                        "{} has a mark, and describes its IDs in a form that this release does not know; run the release that \
+                         wrote it, or remove the file once the clock is past every ID handed out",
+                        path.display()
+                    );
+                    return Err(StateError::new(Cause::Damaged, reason));
+                }
             }
             continue;
         }

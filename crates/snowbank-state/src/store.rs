@@ -16,7 +16,7 @@ mod moved;
 mod plan;
 mod record;
 
-pub use directory::{StateDir, holder, read};
+pub use directory::{StateDir, holder, read, read_to_write};
 #[doc(hidden)]
 pub use file::{Disk, Slots};
 pub use moved::{Export, export, forget, merge, write};

@@ -28,7 +28,7 @@ const AFTER_A_JUMP: &str = "since this state was last written, the wall clock wa
 /// Opens the fleet's coordinator for a daemon with this state. Nothing is asked yet.
 ///
 /// # Errors
-/// The system has no reactor left.
+/// The system has no reactor left, or a newer release wrote the notes.
 pub(crate) fn open(
     settings: &Settings,
     access: Access,
@@ -40,7 +40,7 @@ pub(crate) fn open(
     let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
     // A daemon without a state continues with the worker IDs that an earlier try took.
     let read = found.path().map(|path| Notes::read(path, life.as_deref(), &fleet));
-    let (notes, fault) = read.unwrap_or_default();
+    let (notes, fault) = read.transpose().map_err(StartError::UnusableState)?.unwrap_or_default();
     if let Some(fault) = fault {
         tracing::warn!("{fault}");
     }

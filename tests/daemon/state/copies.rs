@@ -88,7 +88,11 @@ fn a_malformed_mark_is_refused_and_a_missing_one_is_not() {
     let whole = fs::read(&lock).expect("read");
     let holder_bytes = whole.iter().position(|&byte| byte == b'\n').expect("a holder's line") + 1;
     let (said, marked) = whole.split_at(holder_bytes);
-    assert!(marked.starts_with(b"granted  below ID "), "{}", String::from_utf8_lossy(marked));
+    assert!(
+        marked.starts_with(b"format 1, least reader 1: granted  below ID "),
+        "{}",
+        String::from_utf8_lossy(marked)
+    );
     for noise in [&b"granted"[..], &[0; 64], &[b'9'; 4_096]] {
         fs::write(&lock, [said, noise].concat()).expect("written");
         machine.setup("").end().assert_refusal(&[lock.to_str().unwrap(), "remove it"]);

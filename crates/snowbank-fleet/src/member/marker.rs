@@ -125,12 +125,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notice_other_fleet(want)?;
         let Known { marker, .. } = self.known_marker()?;
         let key = self.paths.marker();
-        let Some(limits) = marker.limits else {
-            return Err(FleetError::Refused(format!(
-                "key {key}: found a marker without horizon and max_ahead, which an earlier release wrote; stop all daemons of \
-                 the fleet, and run `snowbank fleet init --above now --config FILE`"
-            )));
-        };
+        let limits = marker.limits;
         if limits != self.limits {
             return Err(FleetError::Refused(format!(
                 "this daemon has {}, allowed: {limits}, as in the fleet's marker (key {key}); correct the configuration; or, \

@@ -89,7 +89,7 @@ impl Operator<'_> {
         if !is_new && !is_growing && !missing.is_empty() {
             return Err(FleetError::Refused(self.other_spaces(&marker, layouts)));
         }
-        let is_other = marker.limits != Some(limits);
+        let is_other = marker.limits != limits;
         if is_other && !matches!(begins, Some(Begins::Above(_) | Begins::Lowered(_))) {
             return Err(FleetError::Refused(self.other_limits(&marker, limits)));
         }
@@ -135,10 +135,7 @@ impl Operator<'_> {
     }
 
     fn other_limits(&self, marker: &Marker, limits: FleetLimits) -> String {
-        let found = marker.limits.map_or_else(
-            || String::from("a marker without horizon and max_ahead, which an earlier release wrote"),
-            |limits| limits.to_string(),
-        );
+        let found = marker.limits;
         format!(
             "the fleet {:?} has {found}, and this configuration has {limits}; correct the configuration; or, to change the \
              fleet, stop all its daemons, and add --above now",
@@ -163,7 +160,7 @@ impl Operator<'_> {
         let mut original = marker.clone();
         let Preparing { limits, now, .. } = preparing;
         self.highest_unless_held(marker, layouts, preparing)?;
-        (marker.identity, marker.limits) = (new_identity(), Some(limits));
+        (marker.identity, marker.limits) = (new_identity(), limits);
         self.write_marker(marker, before, new_identity)?;
         match self.highest_unless_held(marker, layouts, preparing) {
             Ok(highest) => {

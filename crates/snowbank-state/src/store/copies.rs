@@ -2,34 +2,27 @@
 //! whole.
 //!
 //! ```text
-//! snowbank ceilings: format 1, number 42, length 613, sha256 6b1f…
+//! snowbank ceilings: format 1, least reader 1, number 42, length 613, sha256 6b1f…
 //! {"records":[
 //! {"name":"orders", …}
 //! ]}
 //! ```
 //!
-//! Each half of the file is a slot: a copy, then blanks. The checksum covers the fields of the
-//! header that come before it, a line end, and the document. A write replaces and syncs one copy,
-//! and then replaces and syncs the other copy. So at least one copy is whole at every moment, and
-//! after a write both copies are equal. If both copies are whole, the copy with the higher number
-//! counts.
-//!
-//! Every later format keeps this header line, so that an older program can distinguish a newer file
-//! from a damaged one.
+//! Each half of the file is a slot: a copy, then blanks. A write replaces and syncs one copy, and
+//! then replaces and syncs the other copy. So at least one copy is whole at every moment, and after
+//! a write both copies are equal. If both copies are whole, the copy with the higher number counts.
 
 use std::collections::BTreeMap;
 
-use hmac_sha256::Hash;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::record::Record;
+use crate::form::{self, Form, FormError, Read};
+use crate::sealed::{self, Sealed};
 
-/// The version of the document. A change of the document gets a new version only if an older
-/// program would misread it.
-const FORMAT: u32 = 1;
-/// The number of bytes in which a reader looks for the end of the header line: more than twice the
-/// length of the longest header line that a writer writes.
-const HEADER_BYTES_MAX: usize = 320;
+const FORM: Form = Form { format: 1, least_reader: 1 };
+/// The first words of a state file.
+const WHAT: &str = "snowbank ceilings";
 /// The length of each blank line after a document. The line ends are there for people who read the
 /// file.
 const BLANK_LINE_BYTES: usize = 128;
@@ -46,14 +39,14 @@ pub(super) enum CopyError {
          changed it"
     )]
     Foreign(String),
-    /// A copy has this newer format.
-    #[error("it has format {0}, and this program reads up to {FORMAT}: run the newer program that wrote it")]
-    Newer(u32),
+    /// This program may not use a copy, or may not write it again.
+    #[error(transparent)]
+    Newer(FormError),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stored {
-    pub(super) records: Vec<Record>,
+    pub(super) document: Read<Document>,
     /// The number of each copy; `None` for a copy that is not whole.
     pub(super) numbers: [Option<u64>; 2],
 }
@@ -71,9 +64,10 @@ impl Stored {
     }
 }
 
-#[derive(Deserialize)]
-struct Document {
-    records: Vec<Record>,
+/// The document of a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Document {
+    pub(super) records: Vec<Record>,
 }
 
 /// Returns the document of these records, ordered by their keys. If two records have the same key,
@@ -92,9 +86,7 @@ pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> ser
 }
 
 pub(super) fn header(number: u64, document: &str) -> String {
-    let fields = format!("snowbank ceilings: format {FORMAT}, number {number}, length {}", document.len());
-    let checksum = checksum(&fields, document.as_bytes());
-    format!("{fields}, sha256 {checksum}\n")
+    sealed::header(WHAT, FORM, number, document)
 }
 
 /// Returns the bytes of a full slot: a copy, then blanks. Returns `None` if the copy is longer than
@@ -115,16 +107,16 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 ///
 /// # Errors
 /// There are three reasons: no copy is whole, the copy that counts has an invalid record, or a copy
-/// has a newer format.
+/// is only for newer programs.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
     // In a file that was cut off, the first copy may reach beyond the middle of the bytes that are
     // left.
-    let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
-    let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
+    let copies = [bytes, &bytes[bytes.len() / 2..]].map(|half| Sealed::find(WHAT, half));
+    let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &Sealed<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));
     let whole = copies.iter().flatten();
-    if let Some(newer) = whole.clone().find(|copy| copy.format > FORMAT) {
-        return Err(CopyError::Newer(newer.format));
+    for copy in whole.clone() {
+        FORM.may_read(copy.form).map_err(CopyError::Newer)?;
     }
     let Some(last) = whole.max_by_key(|copy| copy.number) else {
         if bytes.is_empty() {
@@ -133,50 +125,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
         let text = format!("first copy: {}, second copy: {}", reasons[0], reasons[1]);
         return Err(CopyError::Corrupt(text));
     };
-    Ok(Stored { records: last.records().map_err(CopyError::Foreign)?, numbers })
+    Ok(Stored { document: document_in(last.document).map_err(CopyError::Foreign)?, numbers })
 }
 
-/// A copy whose checksum is right.
-#[derive(Clone, Copy, Debug)]
-struct WholeCopy<'a> {
-    format: u32,
-    number: u64,
-    document: &'a [u8],
-}
-
-impl<'a> WholeCopy<'a> {
-    /// Returns the copy at the beginning of these bytes.
-    fn find(bytes: &'a [u8]) -> Result<Self, &'static str> {
-        let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
-        let end = start.iter().position(|&byte| byte == b'\n').ok_or("the header is damaged")?;
-        let header = std::str::from_utf8(&start[..end]).map_err(|_| "the header is damaged")?;
-        let (fields, wanted) = header.split_once(", sha256 ").ok_or("the header is damaged")?;
-        let (format, number, length) = parse_fields(fields).ok_or("the header is damaged")?;
-        let document = bytes[end + 1..].get(..length).ok_or("the end is missing")?;
-        if checksum(fields, document) != wanted {
-            return Err("the checksum is wrong");
-        }
-        Ok(WholeCopy { format, number, document })
-    }
-
-    fn records(&self) -> Result<Vec<Record>, String> {
-        let document: Document = serde_json::from_slice(self.document).map_err(|error| error.to_string())?;
-        Ok(document.records)
-    }
-}
-
-fn parse_fields(fields: &str) -> Option<(u32, u64, usize)> {
-    let (format, rest) = fields.strip_prefix("snowbank ceilings: format ")?.split_once(", number ")?;
-    let (number, length) = rest.split_once(", length ")?;
-    Some((format.parse().ok()?, number.parse().ok()?, length.parse().ok()?))
-}
-
-fn checksum(fields: &str, document: &[u8]) -> String {
-    let mut hash = Hash::new();
-    hash.update(fields);
-    hash.update("\n");
-    hash.update(document);
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+fn document_in(text: &[u8]) -> Result<Read<Document>, String> {
+    let found = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    form::read(&found).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 
-use super::copies::{self, CopyError};
+use super::copies::{self, CopyError, Document};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
+use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::writers::{Untrusted, Writers, open_file};
 use crate::{Cause, StateError, TakenOver};
@@ -102,9 +103,9 @@ impl StateDir {
     /// Returns the stored records, or no records if there is no state file yet.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or has a newer format.
+    /// As [`read_to_write`].
     pub fn read(&self) -> Result<Vec<Record>, StateError> {
-        read(&self.path)
+        read_to_write(&self.path)
     }
 
     /// Checks that this process still holds the lock.
@@ -116,16 +117,31 @@ impl StateDir {
     }
 }
 
-/// Returns the records of a directory, or no records if there is no state file. The directory may
-/// be locked or not.
+/// Returns the records of a directory for a program that only shows them, or no records if there is
+/// no state file. The directory may be locked or not.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or is only for newer programs.
+pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
+    Ok(read_document(directory)?.map_or_else(Vec::new, |document| document.to_read().records))
+}
+
+/// Returns the records of a directory, as a start finds them.
+///
+/// # Errors
+/// As [`read`], and if the file has a field that this program would drop.
+pub fn read_to_write(directory: &Path) -> Result<Vec<Record>, StateError> {
+    let Some(document) = read_document(directory)? else { return Ok(Vec::new()) };
+    let document = document.to_write().map_err(|error| unusable(directory, &CopyError::Newer(error)))?;
+    Ok(document.records)
+}
+
+/// Reads the state file of a directory, if there is one.
 ///
 /// A daemon may be writing the file. At every moment, one of the two copies is whole. But a read
 /// takes longer than a moment, so it may find neither copy whole. Then this function reads the file
 /// again.
-///
-/// # Errors
-/// As [`StateDir::read`].
-pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
+fn read_document(directory: &Path) -> Result<Option<Read<Document>>, StateError> {
     const ATTEMPTS: usize = 10;
     /// Several times longer than it takes to read a file.
     const PAUSE: Duration = Duration::from_millis(1);
@@ -135,7 +151,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     loop {
         let bytes = match file::read(directory) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(Vec::new()),
+            Ok(None) => return Ok(None),
             Err(error) => {
                 let allowed = "allowed: a regular file that this user can read";
                 let reason = format!("cannot read the state file {}: {error}; {allowed}", path.display());
@@ -143,23 +159,26 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
             }
         };
         match copies::read(&bytes) {
-            Ok(stored) => return Ok(stored.records),
+            Ok(stored) => return Ok(Some(stored.document)),
             Err(CopyError::Corrupt(_)) if attempt < ATTEMPTS => thread::sleep(PAUSE),
-            Err(unusable) => {
-                let found = match unusable {
-                    CopyError::Corrupt(damage) => format!(
-                        "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
-                         every ID handed out, move the file away: a start without it begins above the clock, and `snowbank ticket set` \
-                         begins ticket counters"
-                    ),
-                    CopyError::Newer(_) | CopyError::Foreign(_) => format!("cannot be used: {unusable}"),
-                };
-                let reason = format!("the state file {} {found}", path.display());
-                return Err(StateError::new(Cause::Damaged, reason));
-            }
+            Err(error) => return Err(unusable(directory, &error)),
         }
         attempt += 1;
     }
+}
+
+/// Returns the error for a state file that cannot be used.
+fn unusable(directory: &Path, error: &CopyError) -> StateError {
+    let found = match error {
+        CopyError::Corrupt(damage) => format!(
+            "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
+             every ID handed out, move the file away: a start without it begins above the clock, and `snowbank ticket set` \
+             begins ticket counters"
+        ),
+        CopyError::Newer(_) | CopyError::Foreign(_) => format!("cannot be used: {error}"),
+    };
+    let reason = format!("the state file {} {found}", directory.join(FILE_NAME).display());
+    StateError::new(Cause::Damaged, reason)
 }
 
 /// Makes the directory, and the missing directories above it with durable names. Also makes the

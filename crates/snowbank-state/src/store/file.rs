@@ -219,12 +219,12 @@ impl Slots {
     ///
     /// # Errors
     /// There are three reasons: no copy is whole, the copy that counts has an invalid record, or a
-    /// copy has a newer format.
+    /// copy is only for newer programs.
     pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
         let stored = copies::read(bytes).map_err(|error| error.to_string())?;
         let slots =
             Slots { slot_bytes: bytes.len() / 2, number: stored.number(), first: stored.first_to_write() };
-        Ok((slots, stored.records))
+        Ok((slots, stored.document.to_read().records))
     }
 
     /// Writes the records into both slots, as the daemon does.

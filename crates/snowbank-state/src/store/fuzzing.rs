@@ -45,7 +45,7 @@ pub fn state_file(data: &[u8]) {
 
 fn read(bytes: &[u8]) -> Option<Vec<Record>> {
     match copies::read(bytes) {
-        Ok(stored) => Some(stored.records),
+        Ok(stored) => Some(stored.document.to_read().records),
         Err(error) => {
             assert_is_a_line(&error.to_string());
             None

@@ -3,47 +3,55 @@
 //! leaves one bound behind.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use snowbank_id::layout::UnixMicros;
 
 use super::file::StateFile;
 use super::record::Record;
 use super::{StateDir, StateError};
+use crate::form::{self, Form, FormError};
 use crate::{Cause, HostIdentity, Owner};
 
-/// The version of an export. The state file has a version of its own. An older program may import
-/// what a newer one has exported. So the export gets a new version only if older programs would
-/// misread it.
-const FORMAT: u32 = 1;
+/// The form of an export. The state file has one of its own.
+const FORM: Form = Form { format: 1, least_reader: 1 };
 
 /// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// The version of the export, which is separate from the version of the state file.
-    pub snowbank_state_format: u32,
+    /// The format of the export.
+    pub snowbank_state_format: u64,
+    /// The lowest format that a program must know to import it.
+    pub least_reader: u64,
     /// The records that another machine may continue.
     pub records: Vec<Record>,
 }
 
 impl Export {
+    fn of(records: Vec<Record>) -> Export {
+        Export { snowbank_state_format: FORM.format, least_reader: FORM.least_reader, records }
+    }
+
     /// Reads an export.
     ///
     /// # Errors
-    /// The text is not an export, or its format is newer.
+    /// The text is not an export, or a newer program wrote it.
     pub fn parse(text: &str) -> Result<Export, StateError> {
         #[derive(Deserialize)]
         struct Head {
-            snowbank_state_format: u32,
+            snowbank_state_format: u64,
+            least_reader: Option<u64>,
         }
-        // The format is read first, because this program may not be able to read the rest.
-        let head: Head = serde_json::from_str(text).map_err(not_an_export)?;
-        if head.snowbank_state_format > FORMAT {
-            let reason = format!(
-                "the export has format {}, and this program reads up to {FORMAT}: run the newer program that wrote it",
-                head.snowbank_state_format
-            );
-            return Err(StateError::new(Cause::Damaged, reason));
-        }
-        let export: Export = serde_json::from_str(text).map_err(not_an_export)?;
+        let unusable = |error: FormError| StateError::new(Cause::Damaged, format!("the export: {error}"));
+        let mut found: Value = serde_json::from_str(text).map_err(not_an_export)?;
+        // The form is read first, because this program may not be able to read the rest.
+        let head = Head::deserialize(&found).map_err(not_an_export)?;
+        let format = head.snowbank_state_format;
+        let least_reader = head.least_reader.unwrap_or(format);
+        FORM.may_read(Form { format, least_reader }).map_err(unusable)?;
+        found["least_reader"] = least_reader.into();
+        // An import leaves the export as it is, so it may lack fields that nothing depends on. This is
+        // the way back to an older program.
+        let export = form::read::<Export>(&found).map_err(not_an_export)?.to_read();
         if export.records.is_empty() { Err(not_an_export("it holds no source")) } else { Ok(export) }
     }
 }
@@ -98,7 +106,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
     let records: Vec<Record> =
         records.into_iter().map(|record| Record { released: true, ..record }).collect();
     write(directory, &records)?;
-    Ok(Export { snowbank_state_format: FORMAT, records })
+    Ok(Export::of(records))
 }
 
 /// Returns the records of a directory after an import. No stored record with a worker ID of the
@@ -220,8 +228,7 @@ mod tests {
     }
 
     fn any_export() -> impl Strategy<Value = Export> {
-        prop::collection::vec(any_record(), 1..3)
-            .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
+        prop::collection::vec(any_record(), 1..3).prop_map(Export::of)
     }
 
     /// Returns where each of these sources would start if it were alone. The outer `Option` is
@@ -255,18 +262,23 @@ mod tests {
         merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
-    /// An older program must be able to read an export, whatever the format of the state file.
-    /// Programs older than this test know only format 1.
+    /// It is the way back to an older program.
     #[test]
-    fn an_export_is_of_the_first_format() {
+    fn an_export_of_a_later_format_is_read_by_its_least_reader() {
         let directory = tempfile::tempdir().unwrap();
         let directory = StateDir::lock(directory.path()).unwrap();
         let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
         let text = serde_json::to_string(&export).unwrap();
-        assert!(text.starts_with("{\"snowbank_state_format\":1,"), "{text}");
-        // An export whose records have fields of a later release can still be read.
-        let later = text.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
-        assert_eq!(Export::parse(&later), Ok(export));
+        let head = "\"snowbank_state_format\":1,\"least_reader\":1,";
+        assert!(text.starts_with(&format!("{{{head}")), "{text}");
+        let before = text.replacen("\"least_reader\":1,", "", 1);
+        assert_eq!(Export::parse(&before), Ok(export.clone()), "one of before 0.1.0");
+        let later = text.replacen(head, "\"snowbank_state_format\":2,\"least_reader\":1,", 1);
+        let later = later.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
+        assert_eq!(Export::parse(&later).map(|export| export.records), Ok(export.records));
+        let newer = later.replacen("\"least_reader\":1", "\"least_reader\":2", 1);
+        let refused = Export::parse(&newer).unwrap_err().to_string();
+        assert!(refused.contains("for programs that know format 2, allowed: up to 1"), "{refused}");
     }
 
     /// Returns a record of source "default" with one worker ID, as a daemon left it in the boot
@@ -280,7 +292,7 @@ mod tests {
     fn an_import_drops_the_clock_offsets_of_other_boots() {
         let here = HostIdentity { boot: Some(String::from("this boot")), ..HostIdentity::default() };
         let import = |stored: &[Record], arriving: Record| {
-            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let export = Export::of(vec![arriving]);
             let merged = merge(stored.to_vec(), export, &owner(), &here).expect("no stored record is ahead");
             let arrived = merged.last().expect("the import has a record");
             (arrived.boot.clone(), arrived.wall_minus_boot_us)
@@ -299,7 +311,7 @@ mod tests {
         let assigned = |ahead_ms| Record { assigned: true, ..record("orders", "twitter", "7", ahead_ms) };
         let merged = |stored: i64, arriving: i64| {
             let records = vec![Record { released: true, ..assigned(arriving) }];
-            let export = Export { snowbank_state_format: FORMAT, records };
+            let export = Export::of(records);
             let merged = import(&[assigned(stored)], &export).unwrap();
             (merged.len(), merged[0].id_bound == assigned(stored.max(arriving)).id_bound)
         };
@@ -315,7 +327,7 @@ mod tests {
         };
         let assigned = |ahead_ms, assigned_bound| Record { assigned: true, ..own(ahead_ms, assigned_bound) };
         let bound_after = |stored: Record, arriving: Record| {
-            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let export = Export::of(vec![arriving]);
             let merged = import(&[stored], &export).expect("the export is not lower");
             assert_eq!(merged.len(), 1);
             merged[0].assigned_bound
@@ -343,7 +355,7 @@ mod tests {
         ) {
             let mut records: Vec<Record> = records.into_iter().map(|it| Record { retired: true, ..it }).collect();
             let dropped = forget(&mut records, UnixMicros(i64::MAX));
-            let carrying = Export { snowbank_state_format: FORMAT, records };
+            let carrying = Export::of(records);
             for exports in [[&older, &carrying], [&carrying, &older]] {
                 let Ok(first) = import(&[], exports[0]) else { continue };
                 let Ok(both) = import(&first, exports[1]) else { continue };

@@ -266,23 +266,6 @@ fn a_daemon_with_other_limits_than_the_fleet_is_refused() {
 }
 
 #[test]
-fn a_marker_of_an_earlier_release_is_refused_and_prepared_again() {
-    let store = store();
-    let mut marker = marker_at(&store);
-    marker.limits = None;
-    store.put(&marker_key(), &marker.text());
-    let refused = member(&store, Notes::default()).take(want(WALL, false), &five());
-    assert!(
-        matches!(&refused, Err(FleetError::Refused(line)) if line.contains("fleet init --above now")),
-        "{refused:?}"
-    );
-    let refused = init(&store, &twitter(), preparing(None)).unwrap_err();
-    assert!(refused.contains("earlier release") && refused.contains("--above now"), "{refused}");
-    assert!(init(&store, &twitter(), preparing(Some(Begins::Above(WALL)))).is_ok());
-    assert!(member(&store, Notes::default()).take(want(WALL, false), &five()).is_ok());
-}
-
-#[test]
 fn limits_change_only_while_no_daemon_has_ids() {
     let store = store();
     let (mut daemon, covered) = holder(&store);
@@ -316,7 +299,7 @@ fn a_daemon_that_starts_during_a_change_of_limits_undoes_it() {
     store.0.lock().unwrap().late_list = Some((key_five(), held));
     let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();
     assert!(refused.contains("may still have IDs until"), "{refused}");
-    assert_eq!(marker_at(&store).limits, Some(limits()));
+    assert_eq!(marker_at(&store).limits, limits());
 }
 
 /// An operator has changed the fleet while the daemon slept. Nothing was lost.

@@ -1,5 +1,7 @@
 //! Damage to the text of a state file.
 
+use hmac_sha256::Hash;
+
 use super::*;
 use crate::store::tests::record;
 use snowbank_id::layout::Position;
@@ -21,7 +23,7 @@ pub(in crate::store) fn slot_at(number: u64, ceiling: u64) -> Vec<u8> {
 }
 
 pub(in crate::store) fn ceiling_of(bytes: &[u8]) -> Result<u64, CopyError> {
-    let records = read(bytes)?.records;
+    let records = read(bytes)?.document.to_read().records;
     assert_eq!(records.len(), 2);
     assert!(
         records.iter().all(|record| record.ceiling() == records[0].ceiling()),
@@ -34,7 +36,11 @@ pub(in crate::store) fn ceiling_of(bytes: &[u8]) -> Result<u64, CopyError> {
 fn the_file_is_text_with_a_record_on_each_line() {
     let text = String::from_utf8(slot_at(42, 1_000)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("snowbank ceilings: format 1, number 42, length "), "{}", lines[0]);
+    assert!(
+        lines[0].starts_with("snowbank ceilings: format 1, least reader 1, number 42, length "),
+        "{}",
+        lines[0]
+    );
     assert_eq!((lines[1], lines[4]), ("{\"records\":[", "]}"));
     for (line, record) in lines[2..4].iter().zip(records_at(1_000)) {
         let (layout, _) = record.numbering.snowflake().unwrap();
@@ -108,16 +114,32 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
 #[test]
 fn a_copy_of_a_newer_format_is_refused_if_it_is_whole() {
     let ours = slot_at(7, 700);
-    let fields = "snowbank ceilings: format 2, number 8, length 6";
-    let newer = format!("{fields}, sha256 {}\nbinary", checksum(fields, b"binary"));
-    let newer = slot(&newer, "", SLOT_BYTES).unwrap();
+    let form = Form { format: 3, least_reader: 2 };
+    let newer = slot(&sealed::header(WHAT, form, 8, "binary"), "binary", SLOT_BYTES).unwrap();
     for bytes in [newer.repeat(2), [ours.clone(), newer.clone()].concat(), [newer, ours.clone()].concat()] {
         let refused = read(&bytes).unwrap_err();
-        assert_eq!(refused, CopyError::Newer(2));
-        assert!(refused.to_string().contains("format 2, and this program reads up to 1"), "{refused}");
+        assert_eq!(refused, CopyError::Newer(FormError::Newer { found: form, known: 1 }));
     }
     let damaged = String::from_utf8(ours.clone()).unwrap().replacen("format 1", "format 2", 1);
     assert_eq!(ceiling_of(&[damaged.as_bytes(), &ours].concat()), Ok(700));
+}
+
+#[test]
+fn a_copy_of_a_later_format_is_shown_and_not_written_again() {
+    let records = records_at(700);
+    let document = document(&records).unwrap();
+    let form = Form { format: 2, least_reader: 1 };
+    let copy = |document: &str| slot(&sealed::header(WHAT, form, 8, document), document, SLOT_BYTES).unwrap();
+    assert_eq!(read(&copy(&document)).unwrap().document.to_write().unwrap().records, records);
+    for newer in [
+        document.replacen("\"owner\":{", "\"owner\":{\"since\":7,", 1),
+        document.replacen("{\"name\"", "{\"since\":7,\"name\"", 1),
+        document.replacen("{\"records\"", "{\"since\":7,\"records\"", 1),
+    ] {
+        assert_eq!(ceiling_of(&copy(&newer)), Ok(700), "a command shows it");
+        let refused = read(&copy(&newer)).unwrap().document.to_write().unwrap_err();
+        assert_eq!(refused, FormError::Unknown(String::from("since")));
+    }
 }
 
 #[test]
@@ -144,7 +166,8 @@ fn the_copy_to_write_first_is_the_lost_or_older_one() {
     for (numbers, first) in
         [([Some(2), Some(3)], 0), ([Some(3), Some(2)], 1), ([None, Some(1)], 0), ([Some(1), None], 1)]
     {
-        assert_eq!(Stored { records: Vec::new(), numbers }.first_to_write(), first, "{numbers:?}");
+        let document = read(&slot_at(1, 1)).unwrap().document;
+        assert_eq!(Stored { document, numbers }.first_to_write(), first, "{numbers:?}");
     }
 }
 

@@ -144,7 +144,7 @@ fn a_file_without_room_for_the_records_is_replaced() {
         file.write(&records).unwrap();
         assert_eq!(file.still_ours(), Ok(()));
         let found = copies::read(&fs::read(path(directory.path())).unwrap()).unwrap();
-        assert_eq!(found.records.len(), records.len());
+        assert_eq!(found.document.to_read().records.len(), records.len());
     }
     assert!(records.len() > 16, "the first file has room for {} records only", records.len());
 }
