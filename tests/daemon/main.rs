@@ -43,6 +43,7 @@ mod serve_cli;
 mod server;
 mod service;
 mod sql;
+mod stability;
 mod starts;
 mod state;
 mod stop;

@@ -272,6 +272,37 @@ fn equal_claims_mean_one_worker_id_of_one_space() {
     assert_eq!(instance(&twitter), instance(&twitter));
 }
 
+/// Those of all 1,024 sources would be 8,192.
+#[test]
+fn a_welcome_has_the_lowest_8000_claims() {
+    let all: String = (0..1_024).map(|source| wide_source(source)).collect();
+    let greeted = |toml: &str| {
+        let daemon = Setup::new().config(toml).start();
+        poll("every source has its grant", || {
+            let claims = daemon.connect().call(&wire::hello(1, b"")).welcome().claims;
+            (claims.len() % 8 == 0 && !claims.is_empty()).then_some(claims)
+        })
+    };
+    let mut claims: Vec<u64> = Vec::new();
+    for half in [0..512, 512..1_024] {
+        let half: String = half.map(wide_source).collect();
+        claims.extend(greeted(&half));
+    }
+    claims.sort_unstable();
+    assert_eq!(claims.len(), 8_192);
+    assert_eq!(greeted(&all), claims[..8_000]);
+}
+
+/// Returns a source with eight worker IDs of its own.
+fn wide_source(source: usize) -> String {
+    let first = source * 8;
+    format!(
+        "[[sources]]\nname = \"s{source}\"\nlayout = \"time:40,worker:13,sequence:10;tick=1ms;epoch=2025-01-01\"\n\
+         worker_ids = \"{first}-{}\"\n",
+        first + 7
+    )
+}
+
 #[test]
 fn a_reload_changes_the_welcome() {
     let daemon = Setup::configured("limits.max_count = 100").start();
