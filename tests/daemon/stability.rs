@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use crate::fleet::init;
@@ -52,7 +53,10 @@ fn machine_with(state: &str) -> Machine {
         ("locks", "534ac86b32fb9637-1-1.lock", kept("534ac86b32fb9637-1-1.lock")),
     ] {
         fs::create_dir_all(machine.path(directory)).expect("made");
-        fs::write(machine.path(directory).join(name), text).expect("written");
+        let path = machine.path(directory).join(name);
+        fs::write(&path, text).expect("written");
+        // A lock that others can write counts as made by them.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("chmod");
     }
     machine
 }
@@ -97,7 +101,8 @@ fn a_state_of_a_newer_format_is_refused_in_one_line() {
         assert_eq!(show.code, Some(if is_shown { 0 } else { 1 }), "{show:?}");
         assert!(is_shown || show.refusal(1).contains(reason));
         let config = machine.path("snowbank.toml");
-        fs::write(&config, SOURCES).expect("written");
+        let toml = format!("state_dir = {:?}\n{SOURCES}", machine.path("state"));
+        fs::write(&config, toml).expect("written");
         let check = machine.run(&["check", "--config", config.to_str().expect("text")]);
         assert!(check.code == Some(1) && check.out.contains(reason), "{check:?}");
         machine.setup(SOURCES).end().assert_refusal(&[reason]);
