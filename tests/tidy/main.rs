@@ -32,7 +32,7 @@ const TOP_FOLDERS: &[&str] = &[
 const BUILT: &[&str] = &["dist", "node_modules", "target"];
 
 /// Folders with build output, random files, or files that are not text.
-const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
+const SKIPPED: &[&str] = &[".git", "dist", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
 
 /// Endings of the files that are read. A file without an ending is read if it begins with `#!`.
 const ENDINGS: &[&str] = &[
@@ -70,6 +70,13 @@ struct Repository {
     files: Vec<File>,
     /// Names of functions, modules, files and folders.
     names: HashSet<String>,
+}
+
+#[test]
+fn all_places_have_the_same_version() {
+    let command = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/raise-version");
+    let check = std::process::Command::new(command).arg("--check").output().expect("it runs");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
 
 #[test]
