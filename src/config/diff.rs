@@ -9,20 +9,31 @@ use super::identities::IdentitySettings;
 use super::mistake::{Mistake, Mistakes};
 use super::setting::{Change, Row};
 
-/// A setting that changes.
+/// A change that a reload makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// The setting's full key, as in [`Origins`](super::Origins), but with an identity's name.
-    pub key: String,
-    /// The value that the daemon runs with, as a file would have it.
-    pub from: String,
-    /// The value after the change.
-    pub to: String,
+pub enum Changed {
+    /// A setting has another value.
+    Setting {
+        /// The setting's full key, as in [`Origins`](super::Origins), but with an identity's name.
+        key: String,
+        /// The value that the daemon runs with, as a file would have it.
+        from: String,
+        /// The value after the change.
+        to: String,
+    },
+    /// A source or an identity, with its name, is new.
+    Added(String),
+    /// A source or an identity, with its name, is gone.
+    Removed(String),
 }
 
 impl fmt::Display for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} -> {}", self.key, self.from, self.to)
+        match self {
+            Changed::Setting { key, from, to } => write!(f, "{key}: {from} -> {to}"),
+            Changed::Added(table) => write!(f, "{table}: added"),
+            Changed::Removed(table) => write!(f, "{table}: removed"),
+        }
     }
 }
 
@@ -35,16 +46,18 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
     let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();
     let mut changed = Vec::new();
     for name in names {
-        let before = index_of_identity(running, name);
-        let after = index_of_identity(wanted, name);
-        let has_both = before.is_some() && after.is_some();
-        for row in IdentitySettings::ROWS {
-            let from = before.map_or_else(|| "none".to_owned(), |index| (row.show)(running, index));
-            let to = after.map_or_else(|| "none".to_owned(), |index| (row.show)(wanted, index));
-            // An identity that is added or removed is reported by its name alone.
-            if from != to && (has_both || row.key == "name") {
-                changed.push(Changed { key: format!("identity {name:?}: {}", row.key), from, to });
+        let table = format!("identity {name:?}");
+        match (index_of_identity(running, name), index_of_identity(wanted, name)) {
+            (Some(before), Some(after)) => {
+                for row in IdentitySettings::ROWS {
+                    let (from, to) = ((row.show)(running, before), (row.show)(wanted, after));
+                    if from != to {
+                        changed.push(Changed::Setting { key: format!("{table}: {}", row.key), from, to });
+                    }
+                }
             }
+            (None, _) => changed.push(Changed::Added(table)),
+            (_, None) => changed.push(Changed::Removed(table)),
         }
     }
     changed
@@ -81,7 +94,7 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
         let key = row.full_key(source);
         match row.change {
             _ if from == to => {}
-            Change::Reload => changed.push(Changed { key, from, to }),
+            Change::Reload => changed.push(Changed::Setting { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
                 let origin = wanted.origins.origin_of(row, source);
@@ -131,20 +144,18 @@ fn continued(running: &Settings, wanted: &mut Settings) -> Vec<Option<usize>> {
     continues
 }
 
-/// Returns a change for each source that is added or removed, which is reported by its name alone.
+/// Returns a change for each source that is added or removed.
 fn added_and_removed(running: &Settings, wanted: &Settings, continues: &[Option<usize>]) -> Vec<Changed> {
+    let table = |name: &str| format!("source {name:?}");
     let mut changed = Vec::new();
-    let none = || String::from("none");
     for (before, source) in running.sources.iter().enumerate() {
-        let name = format!("{:?}", source.name);
         if !continues.contains(&Some(before)) {
-            changed.push(Changed { key: format!("source {name}: name"), from: name, to: none() });
+            changed.push(Changed::Removed(table(&source.name)));
         }
     }
     for (source, before) in wanted.sources.iter().zip(continues) {
-        let name = format!("{:?}", source.name);
         if before.is_none() {
-            changed.push(Changed { key: format!("source {name}: name"), from: none(), to: name });
+            changed.push(Changed::Added(table(&source.name)));
         }
     }
     changed

@@ -88,7 +88,7 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
             (Change::Reload, Ok(difference)) => {
                 assert_eq!(
                     difference.changed,
-                    [Changed { key: full, from: default, to: (*other).to_owned() }]
+                    [Changed::Setting { key: full, from: default, to: (*other).to_owned() }]
                 );
             }
             (Change::Restart(reason), Err(refused)) => {
@@ -137,10 +137,7 @@ fn sources_are_compared_by_name_and_not_by_place() {
     assert_eq!(
         found(&format!("{a}{b}"), &format!("{c}{b}")),
         (
-            vec![
-                String::from("source \"a\": name: \"a\" -> none"),
-                String::from("source \"c\": name: none -> \"c\"")
-            ],
+            vec![String::from("source \"a\": removed"), String::from("source \"c\": added")],
             vec![None, Some(1)]
         )
     );
@@ -180,8 +177,8 @@ fn identities_are_compared_by_name_and_not_by_place() {
         changes(&format!("{billing}rate = 5\n{orders}"), &format!("{orders}{billing}sources = []")),
         ["identity \"billing\": sources: \"all\" -> []", "identity \"billing\": rate: 5 -> \"off\""]
     );
-    assert_eq!(changes("", orders).first().unwrap(), "identity \"orders\": name: none -> \"orders\"");
-    assert_eq!(changes(orders, "").first().unwrap(), "identity \"orders\": name: \"orders\" -> none");
+    assert_eq!(changes("", orders), ["identity \"orders\": added"]);
+    assert_eq!(changes(orders, ""), ["identity \"orders\": removed"]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn sources_come_and_go_while_clients_draw() {
             // The worker ID of each round is free again in the next but one.
             let worker = 1 + round % 2;
             let with = format!("{kept}{}", source(&name, worker));
-            assert_reloaded(&daemon, &with, &[&format!("source {name:?}: name: none -> {name:?}")]);
+            assert_reloaded(&daemon, &with, &[&format!("source {name:?}: added")]);
             for wire in &mut open {
                 let found = wire.next(Ask::of(50).source(&name).wait_ms(9_000)).runs();
                 assert_eq!(twitter_worker(found[0].first), worker as u64);
@@ -67,7 +67,7 @@ fn sources_come_and_go_while_clients_draw() {
                 assert_eq!(twitter_worker(found[0].first), worker as u64);
                 runs.extend(found);
             }
-            assert_reloaded(&daemon, &kept, &[&format!("source {other:?}: name: {other:?} -> none")]);
+            assert_reloaded(&daemon, &kept, &[&format!("source {other:?}: removed")]);
             daemon.assert_logs(&format!("source {other:?} has ended"));
             for wire in &mut open {
                 wire.next(Ask::of(1).source(&other)).assert_error(0, UNKNOWN_SOURCE);
@@ -123,7 +123,7 @@ fn requests_that_wait_for_a_removed_source_are_refused() {
     let waits = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
     poll("requests that wait", || (waits() == 6.0).then_some(()));
     let said = reloaded(&daemon, &kept);
-    assert!(said.contains("source \"slow\": name: \"slow\" -> none"), "{said}");
+    assert!(said.contains("source \"slow\": removed"), "{said}");
     for wire in &mut waiting {
         let text = wire.reply().assert_error(0, UNKNOWN_SOURCE);
         assert!(text.contains("has removed source slow"), "{text}");
@@ -150,7 +150,7 @@ fn a_new_source_whose_worker_id_is_held_refuses_the_reload() {
     daemon.connect().next(Ask::of(1).source("fine")).assert_error(0, UNKNOWN_SOURCE);
     runs.extend(holder.connect().next(Ask::of(100)).runs());
     holder.stop();
-    assert_reloaded(&daemon, &with, &["none -> \"new\"", "none -> \"fine\""]);
+    assert_reloaded(&daemon, &with, &["source \"new\": added", "source \"fine\": added"]);
     for name in ["kept", "new", "fine"] {
         runs.extend(draw(&daemon, name, 100));
     }
@@ -169,8 +169,8 @@ fn a_reload_moves_no_worker_id_from_source_to_source() {
     let moved = format!("{a}{}burst_window = \"5ms\"\n", source("c", 2));
     assert_refused(&daemon, &moved, &["source \"c\"", "of source \"b\"", "then add the other"]);
     runs.extend(draw(&daemon, "b", 100));
-    assert_reloaded(&daemon, &a, &["\"b\" -> none"]);
-    assert_reloaded(&daemon, &moved, &["none -> \"c\""]);
+    assert_reloaded(&daemon, &a, &["source \"b\": removed"]);
+    assert_reloaded(&daemon, &moved, &["source \"c\": added"]);
     runs.extend(draw(&daemon, "c", 100));
     runs.extend(draw(&daemon, "a", 100));
     assert_distinct(runs);
@@ -185,13 +185,13 @@ fn a_counter_that_comes_back_continues_without_a_gap() {
     let mut daemon = machine.start(&kept);
     let mut last = 100;
     for round in 0..4 {
-        assert_reloaded(&daemon, &format!("{kept}{TICKET}"), &["none -> \"inv\""]);
+        assert_reloaded(&daemon, &format!("{kept}{TICKET}"), &["source \"inv\": added"]);
         for count in [1, 30] {
             let drawn = daemon.connect().next(Ask::of(count).source("inv").wait_ms(9_000)).ids();
             assert_eq!(drawn, (last + 1..=last + u64::from(count)).collect::<Vec<_>>(), "round {round}");
             last += u64::from(count);
         }
-        assert_reloaded(&daemon, &kept, &["\"inv\" -> none"]);
+        assert_reloaded(&daemon, &kept, &["source \"inv\": removed"]);
         if round % 2 == 1 {
             daemon.stop();
             daemon = machine.start(&kept);
