@@ -10,7 +10,7 @@ use serde_json::json;
 use super::inputs::Inputs;
 use super::layout::write_json;
 use super::{Failure, Outcome, cores};
-use crate::config::{Overrides, Settings, SourceSettings};
+use crate::config::{Overrides, Secrets, Settings, SourceSettings};
 use crate::os_clock;
 use crate::server::StartError;
 use snowbank_fleet::{Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
@@ -116,13 +116,14 @@ impl Common {
 
 impl Fleet {
     /// Reads a configuration, and makes a client for its coordinator.
-    pub(super) fn open(
-        config: Option<PathBuf>,
-        overrides: Overrides,
-        now: UnixMicros,
-    ) -> Result<Fleet, Failure> {
+    fn open(config: Option<PathBuf>, overrides: Overrides, now: UnixMicros) -> Result<Fleet, Failure> {
         let inputs = Inputs { config, overrides, cores: cores() };
         let (settings, secrets) = inputs.read(now).map_err(StartError::from)?;
+        Fleet::of(settings, secrets)
+    }
+
+    /// Makes a client for the coordinator of this configuration.
+    pub(super) fn of(settings: Settings, secrets: Secrets) -> Result<Fleet, Failure> {
         let access = secrets
             .fleet
             .ok_or_else(|| Failure::usage("the configuration names no coordinator; set fleet.coordinator"))?;

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use snowbank_id::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
+use super::inputs::Inputs;
 use super::state::{Directories, refuse_foreign};
-use super::{Failure, Outcome, wrong_use};
-use crate::config::{Overrides, SOURCE_NAME, is_source_name};
-use crate::server::KernelLog;
+use super::{Failure, Outcome, cores, wrong_use};
+use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, is_source_name};
+use crate::server::{KernelLog, StartError};
+use snowbank_core::source::Kind;
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
 use snowbank_state::store::{self, Record, StateDir};
 use snowbank_state::{Mark, Owner, StateError, lock_workers, new_identity};
@@ -90,20 +92,48 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
         ));
     }
     let overrides = Overrides::from_variables().map_err(wrong_use)?;
-    let mut fleet = Fleet::open(Some(config.to_owned()), overrides, now)?;
+    let inputs = Inputs { config: Some(config.to_owned()), overrides, cores: cores() };
+    let (settings, secrets) = inputs.read(now).map_err(StartError::from)?;
+    refuse_other_kinds(name, *value, &settings, config)?;
+    let mut fleet = Fleet::of(settings, secrets)?;
     let (mut operator, sources) = fleet.operator();
-    let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());
-    let source = source.ok_or_else(|| {
-        Failure::usage(format_args!(
-            "{} has no ticket source {name:?} with kind = \"fleet-ticket\"; without --config the value is stored in \
-             a state directory",
-            config.display()
-        ))
-    })?;
+    let source = sources.iter().find(|source| source.name == *name).expect("its kind was checked");
     let numbering = source.numbering().map_err(Failure::usage)?;
     refuse_last(name, *value, &numbering)?;
     operator.set_counter(name, *value, &new_identity(), *lower)?;
     Ok(writeln!(out, "source {name:?} goes on above {value}")?)
+}
+
+/// Refuses a source whose counter is not at the coordinator.
+fn refuse_other_kinds(name: &str, value: u64, settings: &Settings, config: &Path) -> Result<(), Failure> {
+    let config = config.display();
+    let named = settings.sources.iter().find(|source| source.name == name);
+    match named.map(|source| source.kind) {
+        Some(Kind::SharedTicket) => Ok(()),
+        Some(Kind::Ticket) => {
+            let counter = named.and_then(|source| source.numbering().ok()?.ticket().cloned());
+            let steps = counter.filter(|counter| counter.increment() != 1 || counter.offset() != 1);
+            let steps = steps.map_or_else(String::new, |counter| {
+                format!(" --increment {} --offset {}", counter.increment(), counter.offset())
+            });
+            let place = match &settings.state_dir {
+                StateDirChoice::At(path) => format!(" --state-dir {}", path.display()),
+                StateDirChoice::Default | StateDirChoice::None => String::new(),
+            };
+            Err(Failure::usage(format_args!(
+                "source {name:?} of {config} has kind = \"ticket\", so its counter is in its daemon's state directory and \
+                 not at a coordinator; stop the daemon, and run `snowbank ticket set {name} {value}{steps}{place}` as the \
+                 daemon's user"
+            )))
+        }
+        Some(Kind::Snowflake) => Err(Failure::usage(format_args!(
+            "source {name:?} of {config} has no counter: its IDs have the time; name a source with kind = \"fleet-ticket\""
+        ))),
+        None => Err(Failure::usage(format_args!(
+            "{config} has no source {name:?}; name one with kind = \"fleet-ticket\", or do without --config to store the \
+             value in a state directory"
+        ))),
+    }
 }
 
 /// Refuses a value above which the source has no number.

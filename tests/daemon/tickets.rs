@@ -13,6 +13,7 @@ use crate::support::frontend::FrontEndClient;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
+use crate::support::program::{Said, program};
 use crate::support::wire::{EXHAUSTED, NO_CEILING, PARTIAL, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Random, Reply, poll};
@@ -208,6 +209,29 @@ fn ticket_set_only_raises_a_counter() {
 }
 
 /// Each increment and offset has a lock of its own, with a mark of its own.
+#[test]
+fn ticket_set_with_a_file_names_the_command_of_an_own_counter() {
+    let machine = Machine::new();
+    let config = machine.path("own.toml");
+    let state = machine.path("state");
+    let own = format!("state_dir = {state:?}\n{EVEN}\n[[sources]]\nname = \"ids\"\n");
+    fs::write(&config, &own).expect("written");
+    let config = config.to_str().expect("text");
+    let said = |name: &str| {
+        let mut command = program();
+        command.args(["ticket", "set", name, "100", "--config", config]);
+        Said::by(&mut command).refusal(2)
+    };
+    let refusal = said("orders");
+    assert!(refusal.contains("kind = \"ticket\""), "{refusal}");
+    let command = refusal.split('`').nth(1).expect("a command");
+    // The command, as it stands there, does it.
+    machine.run(&command.split(' ').skip(1).collect::<Vec<_>>()).printed();
+    assert_eq!(next(&machine.start(EVEN), 1), [102]);
+    assert!(said("ids").contains("has no counter"));
+    assert!(said("other").contains("has no source \"other\""));
+}
+
 #[test]
 fn a_lowered_counter_starts_under_any_increment() {
     let machine = Machine::new();
