@@ -196,27 +196,32 @@ fn in_words(found: &[&Interface]) -> String {
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random suffix of a pod of a Deployment, a DaemonSet or a Job.
 const POD_SUFFIX_LENGTH: usize = 5;
-/// The length of a container's host name: hexadecimal digits.
-const CONTAINER_ID_LENGTH: usize = 12;
-/// The most digits of a number in a host name that was given by hand or by a controller. Longer
-/// ones are random, or a date, or an address without its dots.
-const HOST_NAME_DIGITS_MAX: usize = 5;
+/// A part with this many hexadecimal digits and nothing else is random: a container's or a
+/// machine's ID, or a hash.
+const HEX_LENGTH_MIN: usize = 8;
+/// The most digits of the number. Longer ones are random, or a date, or an address without its
+/// dots.
+const NUMBER_DIGITS_MAX: usize = 5;
+/// The most digits behind a word before the number, as in `eu1` or `pg15`. More belong to a hash, a
+/// date or an address.
+const DIGITS_OF_WORD_MAX: usize = 2;
 
 /// The origins to choose in place of a host name without an ordinal.
 const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kubernetes from the pod's label \
      apps.kubernetes.io/pod-index, or cut from the pod's name), or set worker_id_from = \"coordinator\" or \
      \"file:PATH\"";
 
-/// Returns the ordinal at the end of a host name's first label: a last part of digits behind a
-/// hyphen or a word. Each part before it is a word, which a number may follow.
+/// Returns the ordinal at the end of a host name's first label: a number behind the last hyphen or,
+/// in a label without hyphens, behind one word. Each part before is a word, which at most two
+/// digits may follow.
 ///
 /// # Errors
 /// There is no ordinal, or a part is random or belongs to an address, so that two machines could
 /// have it.
 fn number_of_host_name(name: &str) -> Result<u64, String> {
     let allowed = format!(
-        "allowed: words and, behind a hyphen or the last word, a number of at most {HOST_NAME_DIGITS_MAX} digits, one for \
-         each machine, as in \"web-12\" or \"db7\"; name the machines so, {OTHER_ORIGINS}"
+        "allowed: words, a hyphen and a number of at most {NUMBER_DIGITS_MAX} digits, one for each machine, as in \"web-12\", \
+         or one word and its number, as in \"db7\"; name the machines so, {OTHER_ORIGINS}"
     );
     let refuse = |fault: &str| Err(format!("found host name {:?}, {fault}, {allowed}", excerpt(name)));
     let label = name.split('.').next().unwrap_or_default();
@@ -225,25 +230,35 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
     let Some((word, digits)) = word_and_digits(last).filter(|(_, digits)| !digits.is_empty()) else {
         return refuse("whose last part is not a number");
     };
+    let mut before = parts.clone().peekable();
+    let is_one_word = before.peek().is_none();
     let is_pods = last.len() == POD_SUFFIX_LENGTH && last.chars().all(|letter| POD_SUFFIX.contains(letter));
-    let is_containers =
-        label.len() == CONTAINER_ID_LENGTH && label.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_pods || is_containers {
+    if is_hex(label) || (is_pods && !is_one_word) {
         return refuse("whose end is random");
     }
-    let mut before = parts.clone();
-    if word.is_empty() && before.next().is_none_or(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+    if !is_one_word && !word.is_empty() {
+        return refuse("whose last part may be random: letters and digits behind a hyphen");
+    }
+    // The part before the number, or the one word, has letters.
+    let explains = before.next().unwrap_or(word);
+    if explains.bytes().all(|byte| byte.is_ascii_digit()) {
         return refuse("whose number belongs to an address or is not behind a word");
     }
-    let is_plain =
-        |part: &str| word_and_digits(part).is_some_and(|(_, digits)| digits.len() <= HOST_NAME_DIGITS_MAX);
+    let is_plain = |part: &str| {
+        !is_hex(part) && word_and_digits(part).is_some_and(|(_, digits)| digits.len() <= DIGITS_OF_WORD_MAX)
+    };
     if let Some(part) = parts.find(|part| !is_plain(part)) {
-        return refuse(&format!("whose part {:?} is random", excerpt(part)));
+        return refuse(&format!("whose part {:?} is random or belongs to an address", excerpt(part)));
     }
-    if digits.len() > HOST_NAME_DIGITS_MAX {
+    if digits.len() > NUMBER_DIGITS_MAX {
         return refuse(&format!("whose number {} has too many digits", excerpt(digits)));
     }
     Ok(digits.parse().expect("so few digits are a number"))
+}
+
+/// Returns true for a hash or an ID in hexadecimal digits.
+fn is_hex(part: &str) -> bool {
+    part.len() >= HEX_LENGTH_MIN && part.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns the letters of a part, and the digits behind them. Returns `None` for any other part.

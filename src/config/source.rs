@@ -100,9 +100,10 @@ settings! {
         /// the layout. "coordinator:4" picks four, up to 100: each one adds its rate to the
         /// source's.
         ///
-        /// The other origins take one from the machine at the start. "hostname" is the ordinal at
-        /// the end of its name, as of a StatefulSet's pod: 12 of web-12. Names of which a part is
-        /// random or an address are refused. "file:PATH" is the number in a file that another
+        /// The other origins take one from the machine at the start. "hostname" is the number
+        /// behind the last hyphen of its name, as of a StatefulSet's pod, or behind a name of one
+        /// word: 12 of web-12, 7 of db7. Names of which a part may be random or an address are
+        /// refused. "file:PATH" is the number in a file that another
         /// program writes. "ipv4" is as many low bits of the machine's address as the layout has
         /// for workers. "ipv4:eth0" or "ipv4:10.1.4.0/22" names the interface or the subnet. A
         /// subnet with more addresses than the layout has worker IDs is refused without a fleet.
