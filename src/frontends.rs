@@ -260,6 +260,12 @@ pub enum Step<F> {
         /// The form of the reply.
         form: F,
     },
+    /// The token is wrong, and the refusal is encoded. The connection closes soon. Until then, what
+    /// the client sends is only refused.
+    Denied {
+        /// As in [`Step::Ids`].
+        consumed: usize,
+    },
     /// The last reply is encoded. The connection must be closed after it is sent.
     Close {
         /// The error code, if the reply is an error.
@@ -274,9 +280,6 @@ pub trait FrontEnd: Default {
 
     /// The most bytes of a message with a token. A pending connection keeps no more bytes.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
-
-    /// The most bytes that a turn of a pending connection reads.
-    const PENDING_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
     /// The number of this protocol's request bytes that cost as much as one byte of a small request
     /// in Snowbank's own protocol.

@@ -76,13 +76,7 @@ fn any_pieces<F: FrontEnd>(data: &[u8], make: fn() -> F, check: Check<F>) -> Vec
     let facts = facts(asks_token);
     let whole = serve(&mut make(), [stream], &facts, draining, check);
     let in_pieces = serve(&mut make(), stream.chunks(piece_size), &facts, draining, check);
-    if in_pieces.was_denied {
-        // Behind a wrong token, only what has arrived is answered.
-        assert!(whole.replies.starts_with(&in_pieces.replies), "in pieces of {piece_size}");
-        assert_eq!((&whole.asks, whole.was_denied), (&in_pieces.asks, true));
-    } else {
-        assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
-    }
+    assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
     whole.replies
 }
 
@@ -93,8 +87,6 @@ struct Served {
     asks: Vec<Ask>,
     /// All bytes of the replies.
     replies: Vec<u8>,
-    /// True if the connection was closed because of its token.
-    was_denied: bool,
 }
 
 /// Serves a stream.
@@ -140,15 +132,12 @@ fn serve<'a, F: FrontEnd>(
                     assert!(out.len() == answered || F::PROTOCOL == Protocol::Http);
                     break;
                 }
-                Step::Close { error } => {
-                    let was_denied = error == Some(ErrorCode::Unauthorized);
-                    return Served { asks, replies: out, was_denied };
-                }
+                Step::Close { .. } => return Served { asks, replies: out },
                 Step::Skipped { consumed } => {
                     assert!((1..=bytes.len()).contains(&consumed) && out.len() == answered);
                     at += consumed;
                 }
-                Step::Answered { consumed, .. } | Step::Ids { consumed, .. } => {
+                Step::Answered { consumed, .. } | Step::Denied { consumed } | Step::Ids { consumed, .. } => {
                     assert!(consumed <= bytes.len() && (consumed > 0) != had_kept);
                     at += consumed;
                 }
@@ -156,7 +145,7 @@ fn serve<'a, F: FrontEnd>(
         }
         unread.drain(..at);
     }
-    Served { asks, replies: out, was_denied: false }
+    Served { asks, replies: out }
 }
 
 /// The messages that are served together with an earlier message, because they equal it.
@@ -196,7 +185,7 @@ pub fn request_frames(data: &[u8]) {
                 let demand = Native::default().demand(bytes, ask.source, conditions.facts);
                 assert!(demand >= ask.count);
             }
-            Step::Skipped { .. } | Step::Answered { .. } | Step::Close { .. } => {}
+            Step::Skipped { .. } | Step::Answered { .. } | Step::Denied { .. } | Step::Close { .. } => {}
         }
         check_reply(answer, bytes);
         brings_token(bytes, conditions.facts)

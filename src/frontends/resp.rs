@@ -116,6 +116,8 @@ enum Reply {
     Encoded(Option<ErrorCode>),
     /// The request asks for IDs.
     Ids(Ask, Form),
+    /// The refusal of a wrong token is encoded.
+    Denied,
     /// The reply is encoded, and the connection closes after it. Has the error code, if the reply
     /// is an error.
     Last(Option<ErrorCode>),
@@ -132,10 +134,6 @@ impl Resp {
 impl FrontEnd for Resp {
     const PROTOCOL: Protocol = Protocol::Resp;
 
-    /// A thousand INCRs behind a token fit. If the token is wrong, clients say so only if each of
-    /// these requests gets its reply.
-    const PENDING_READ_BYTES_MAX: usize = 32 * 1024;
-
     type Form = Form;
 
     #[inline]
@@ -143,18 +141,15 @@ impl FrontEnd for Resp {
         if self.executing.is_some() {
             return self.execute(conditions, out);
         }
+        if self.is_denied {
+            return self.answer_denied(bytes, conditions, out);
+        }
         if parse::is_inline(bytes) {
             return self.inline(bytes, conditions, out);
         }
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
-            Ok(consumed) => {
-                let step = self.request(&arguments, &bytes[..consumed], consumed, conditions, out);
-                if self.is_denied {
-                    self.answer_denied(&bytes[consumed..], conditions, out);
-                }
-                step
-            }
+            Ok(consumed) => self.request(&arguments, &bytes[..consumed], consumed, conditions, out),
             Err(miss) => Resp::missed(miss, bytes, conditions, out),
         }
     }
@@ -239,6 +234,7 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     match reply {
         Reply::Ids(ask, form) => Step::Ids { consumed, ask, form },
         Reply::Encoded(error) => Step::Answered { consumed, error },
+        Reply::Denied => Step::Denied { consumed },
         Reply::Last(error) => Step::Close { error },
     }
 }
@@ -265,13 +261,7 @@ impl Resp {
         self.announced.set_inline();
         let mut arguments = Arguments::NONE;
         match parse::array(&array, &mut arguments) {
-            Ok(_) => {
-                let step = self.request(&arguments, &array, consumed, conditions, out);
-                if self.is_denied {
-                    self.answer_denied(&bytes[consumed..], conditions, out);
-                }
-                step
-            }
+            Ok(_) => self.request(&arguments, &array, consumed, conditions, out),
             Err(_) => unreachable!("an array of words is a request"),
         }
     }

@@ -354,3 +354,32 @@ fn a_long_transaction_that_stalls_closes_its_connection() {
     short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
     daemon.stop();
 }
+
+/// go-redis tries AUTH after a refused HELLO, and pipelines arrive in many reads. Each request gets
+/// its refusal before the connection closes, and no other token is looked at.
+#[test]
+fn requests_behind_a_wrong_token_are_refused_one_by_one() {
+    let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}")).resp();
+    std::fs::write(setup.path("tokens"), "secret\n").expect("written");
+    let daemon = setup.start();
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let none = "-NOAUTH Authentication required.\r\n";
+    let mut client = Client::of(&daemon);
+    client.asks("HELLO 3 AUTH default wrong\r\n", wrong);
+    client.asks("AUTH wrong\r\n", wrong);
+    client.asks("AUTH secret\r\n", wrong);
+    client.asks("INCR fast\r\nPING\r\nQUIT\r\n", &format!("{none}{none}+OK\r\n"));
+    client.is_closed();
+    let mut client = Client::of(&daemon);
+    const PIPELINED: usize = 20_000;
+    let mut sender = client.0.get_ref().try_clone().expect("a socket");
+    let sends = std::thread::spawn(move || {
+        let requests = format!("AUTH wrong\r\n{}", "INCR fast\r\n".repeat(PIPELINED));
+        sender.write_all(requests.as_bytes()).expect("the daemon reads all requests");
+    });
+    client.expect(wrong);
+    (0..PIPELINED).for_each(|_| client.expect(none));
+    sends.join().expect("all are sent");
+    // A client that sends nothing is not waited for long.
+    client.is_closed();
+}

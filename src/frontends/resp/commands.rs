@@ -2,10 +2,10 @@
 
 mod client;
 
-use super::parse::{self, Arguments};
-use super::{Reply, Resp, encode, ids};
+use super::parse::{self, Arguments, Miss};
+use super::{Form, Reply, Resp, encode, ids};
 use crate::config::Protocol;
-use crate::frontends::{Conditions, foreign};
+use crate::frontends::{Conditions, Step, foreign};
 use snowbank_wire::{ErrorCode, Info};
 
 /// The version of Redis that the daemon reports. Clients conclude from the version which commands
@@ -42,10 +42,6 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// The most requests behind a wrong token that are answered. A client could send any number. As many
-/// errors in a row close other connections.
-const DENIED_REPLIES_MAX: usize = 1_000;
-
 /// The most bytes of an argument that an error repeats.
 const SHOWN_BYTES_MAX: usize = 64;
 
@@ -53,13 +49,13 @@ const SHOWN_BYTES_MAX: usize = 64;
 pub(super) struct Refused {
     code: ErrorCode,
     text: String,
-    /// True if the connection closes after the reply.
-    closes: bool,
+    /// True if a token was wrong: the connection closes soon.
+    is_denied: bool,
 }
 
 impl Refused {
     pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Refused { code, text: text.into(), closes: false }
+        Refused { code, text: text.into(), is_denied: false }
     }
 
     pub(super) fn malformed(text: impl Into<String>) -> Self {
@@ -81,7 +77,7 @@ impl Refused {
     #[cold]
     pub(super) fn encode(self, out: &mut Vec<u8>) -> Reply {
         encode::error(out, &self.text);
-        if self.closes { Reply::Last(Some(self.code)) } else { Reply::Encoded(Some(self.code)) }
+        if self.is_denied { Reply::Denied } else { Reply::Encoded(Some(self.code)) }
     }
 }
 
@@ -200,36 +196,42 @@ impl Resp {
         if self.is_denied || conditions.show_token(token).is_err() {
             self.is_denied = true;
             conditions.session.forget_token(&conditions.facts.access);
-            return Err(Refused { closes: true, ..Refused::new(ErrorCode::Unauthorized, WRONGPASS) });
+            return Err(Refused { is_denied: true, ..Refused::new(ErrorCode::Unauthorized, WRONGPASS) });
         }
         Ok(())
     }
 
-    /// Answers the requests that have arrived behind a wrong token. None of them is granted, but the
-    /// client awaits a reply to each.
+    /// Answers the whole requests behind a wrong token. None of them is granted, but the client
+    /// awaits a reply to each.
     #[cold]
     pub(super) fn answer_denied(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Step<Form> {
         let mut array = Vec::new();
-        for _ in 0..DENIED_REPLIES_MAX {
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
             let mut arguments = Arguments::NONE;
-            let parsed = if parse::is_inline(bytes) {
-                parse::inline(bytes).and_then(|(size, words)| {
+            let parsed = if parse::is_inline(rest) {
+                parse::inline(rest).and_then(|(size, words)| {
                     array = words;
                     parse::array(&array, &mut arguments).map(|_| size)
                 })
             } else {
-                parse::parse(bytes, &mut arguments)
+                parse::parse(rest, &mut arguments)
             };
-            let Ok(size) = parsed else { return };
-            if let Reply::Last(None) = self.answer_any(&arguments, conditions, out) {
-                return;
+            match parsed {
+                Ok(size) => at += size,
+                Err(Miss::Incomplete) if at == 0 => return Step::Incomplete,
+                Err(_) if at > 0 => return Step::Answered { consumed: at, error: None },
+                Err(_) => return Step::Close { error: None },
             }
-            bytes = &bytes[size..];
+            if let Reply::Last(None) = self.answer_any(&arguments, conditions, out) {
+                return Step::Close { error: None };
+            }
         }
     }
 

@@ -26,8 +26,10 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use tokio::time::timeout;
+
 use self::exchange::Exchange;
-use self::pending::SHORT_READ_BYTES_MAX;
+use self::pending::{DENIED_FOR, SHORT_READ_BYTES_MAX};
 use self::queue::KEPT_FREELY;
 use super::allocate::Parked;
 use super::member::Member;
@@ -130,6 +132,9 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
+                    if self.exchange.is_denied {
+                        let _ = timeout(DENIED_FOR, Box::pin(self.answer_denied())).await;
+                    }
                     // From here on, a pending connection may be evicted while it is being closed.
                     self.record_silent();
                     let Connection { stream, member, .. } = self;

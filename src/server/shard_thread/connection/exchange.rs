@@ -38,6 +38,8 @@ pub(super) struct Exchange<F: FrontEnd> {
     /// The number of errors in a row. A request for IDs, and any answer without an error, sets it
     /// to 0.
     errors_in_row: u16,
+    /// True once a token was refused whose connection answers for another moment.
+    pub(super) is_denied: bool,
     /// The share of the budget for queued bytes that the connection had in its last turn.
     pub(super) share: Share,
     /// The cost of the turn so far, without the cost of TLS.
@@ -53,6 +55,7 @@ impl<F: FrontEnd> Exchange<F> {
             read_at: NEVER_READ,
             backlog: None,
             errors_in_row: 0,
+            is_denied: false,
             share: Share::WHOLE,
             turn_cost: TURN_COST,
         }
@@ -96,6 +99,12 @@ impl<F: FrontEnd> Exchange<F> {
                         }
                         Err(parked) => break TurnEnd::Parked(parked),
                     }
+                }
+                Step::Denied { consumed } => {
+                    at += consumed;
+                    self.is_denied = true;
+                    turn.thread.counters.record_other(F::PROTOCOL, Some(ErrorCode::Unauthorized));
+                    break close(turn, peer, Some(ErrorCode::Unauthorized));
                 }
                 Step::Close { error } => {
                     if error.is_some() || turn.state.output.len() > answered {

@@ -1,5 +1,6 @@
 //! Waits for the client's token. Until the token arrives, the connection is pending.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +18,12 @@ use snowbank_wire::MAX_REQUEST_SIZE;
 /// connection occupies one of few places, so guessing tokens is slow. The delay does not harm an
 /// honest client that has a wrong configuration. A client waits for a second for the answer.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
+
+/// The time for which a client whose token was refused gets answers to what it has sent behind the
+/// token, and to what it sends next: go-redis tries AUTH after a refused HELLO. Without an answer,
+/// such clients report a broken connection instead of the wrong token. No second token is looked
+/// at, so guessing tokens is not quicker.
+pub(super) const DENIED_FOR: Duration = Duration::from_secs(1);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
 /// or 64 common requests. Turns without a permit are short.
@@ -79,6 +86,29 @@ impl<F: FrontEnd> Connection<F> {
             _ => {}
         }
         false
+    }
+
+    /// Answers the requests of a client whose token was refused. None of them is granted.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(super) async fn answer_denied(&mut self) -> io::Result<()> {
+        let mut turn = self.turn_of_unread();
+        loop {
+            self.record_silent();
+            self.flush().await?;
+            turn = match turn {
+                TurnEnd::Done => {
+                    let version = self.member.thread.live_config.borrow().version;
+                    poll_fn(|cx| self.poll_turn(cx, version)).await?
+                }
+                TurnEnd::Again => {
+                    poll_fn(|cx| self.poll_permit(cx)).await;
+                    self.turn_of_unread()
+                }
+                _ => return Ok(()),
+            };
+        }
     }
 
     /// Records that the daemon waits for the client, if the connection is pending.

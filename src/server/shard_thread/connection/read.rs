@@ -166,8 +166,6 @@ impl<F: FrontEnd> Connection<F> {
         input[..kept].copy_from_slice(unread);
         let read_bytes_max = if self.account.has_permit() {
             self.exchange.share.read_bytes_max()
-        } else if self.pending.is_some() {
-            F::PENDING_READ_BYTES_MAX
         } else {
             SHORT_READ_BYTES_MAX
         };
