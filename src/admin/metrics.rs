@@ -101,7 +101,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_wall_clock_behind_seconds", "how far the wall clock is behind its latest time, or how long it has stood still", Daemon(|of| off_by(of, ClockState::Behind))),
     row("snowbank_wall_clock_held_seconds", "by how much the wall clock stepped forward, while that is not followed", Daemon(|of| off_by(of, ClockState::Held))),
     row("snowbank_layout_years_left", "years until the layout ends", Source(|of| measure(of.snowflake()?.layout_years_left))),
-    row("snowbank_ticket_last", "the last number that a ticket source handed out, or the last before the daemon's start", Source(|of| whole(of.ticket()?.last?))),
+    row("snowbank_ticket_last", "the last number that a ticket source handed out; before its first one, the highest that may have been handed out before the start: after a crash the end of the reservation", Source(|of| whole(of.ticket()?.last?))),
     row("snowbank_ticket_reserved", "numbers of a ticket source that can be handed out if its ceiling is not raised", Source(|of| whole(of.ticket()?.reserved))),
     row("snowbank_ticket_left_ratio", "share of a ticket source's numbers that are left, from 0 to 1", Source(|of| measure(of.ticket()?.left_share))),
     row("snowbank_fleet_headroom_seconds", "how long IDs can be handed out without the fleet's coordinator, at the present rate for a shared counter; absent without a fleet, as are all `snowbank_fleet_` metrics", Source(|of| measure(of.fleet_headroom_s?))),

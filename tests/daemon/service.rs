@@ -183,6 +183,11 @@ fn a_slow_disk_delays_first_ids_but_no_message() {
     // Now the storage thread waits for a sync until the end of the test.
     disk.stall_syncs(120_000, || {});
     manager.forget();
+    let hangs = |message: &Message| {
+        let status = message.value("STATUS").unwrap_or_default();
+        status.starts_with("not ready: ") && status.contains("storage has taken")
+    };
+    manager.until("a status that names the disk", hangs);
     for _ in 0..4 {
         manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     }

@@ -291,6 +291,25 @@ fn a_counter_ends_at_its_maximum() {
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }
 
+#[test]
+fn an_ended_counter_goes_on_with_numbers_that_are_given_back() {
+    let Some(etcd) = Etcd::start() else { return };
+    let toml = toml_at(&etcd, &[&etcd.url()], "maximum = 1005\n");
+    set(&toml, "1000");
+    let machines = [Machine::new(), Machine::new()];
+    let first = machines[0].start(&toml);
+    assert_eq!(draw(&first, 2)[0].last(), 1_002);
+    let second = machines[1].start(&toml);
+    second.connect().next(Ask::of(1).wait_ms(9_000)).assert_error(0, EXHAUSTED);
+    first.stop();
+    let runs = poll("numbers that the first daemon gave back", || match second.connect().next(Ask::of(3)) {
+        Reply::Runs(_, runs) => Some(runs),
+        _ => None,
+    });
+    assert_eq!((runs[0].first, runs[0].last()), (1_003, 1_005));
+    second.connect().next(Ask::of(1).wait_ms(9_000)).assert_error(0, EXHAUSTED);
+}
+
 /// After a jump of the clock, the machine may be a restored copy. Another copy may then have the
 /// same range.
 #[test]

@@ -15,6 +15,10 @@ use crate::clock::{BootMicros, Now};
 use crate::source::{Range, Source};
 use snowbank_id::layout::Position;
 
+/// The time after which the keeper asks again for a range of a counter without numbers: another
+/// daemon may have given some back.
+const ENDED_PERIOD: Duration = Duration::from_secs(10);
+
 /// Numbers that only one daemon has, from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
@@ -40,7 +44,7 @@ pub struct WantedRange {
 pub(super) struct Ranges {
     reservation: Reservation,
     is_asked: bool,
-    /// When to ask again after a failure.
+    /// When to ask again after a failure, or after the answer that the counter has ended.
     due: Option<BootMicros>,
 }
 
@@ -101,15 +105,19 @@ impl Ranges {
     }
 }
 
-/// Returns whether the keeper never asks for a range again. There are three reasons: the counter
-/// has ended, its grant is lost, or the source is sealed.
+/// Returns whether the keeper never asks for a range again. There are three reasons: this daemon has
+/// the counter's last numbers, its grant is lost, or the source is sealed.
 fn needs_no_more(source: &Source) -> bool {
-    source.grant().is_lost() || source.cursor().is_none() || has_ended(source)
+    source.grant().is_lost() || source.cursor().is_none() || has_highest(source)
 }
 
 /// Returns whether this daemon or another one has the counter's last numbers.
 fn has_ended(source: &Source) -> bool {
-    source.has_last_range() || source.grant().ceiling() >= source.numbering().end()
+    source.has_last_range() || has_highest(source)
+}
+
+fn has_highest(source: &Source) -> bool {
+    source.grant().ceiling() >= source.numbering().end()
 }
 
 impl Keeper {
@@ -147,14 +155,17 @@ impl Keeper {
         let Some((source, ranges)) = asked else { return };
         (ranges.is_asked, ranges.due) = (false, None);
         match range {
-            Some(range) => add_range(source, range, wanted.generation),
+            Some(range) => {
+                add_range(source, range, wanted.generation);
+                ranges.due = Some(now.boot.after(ENDED_PERIOD)).filter(|_| source.has_last_range());
+            }
             None => ranges.due = Some(now.boot.after(PERIOD)),
         }
     }
 }
 
 /// Adds a range that was asked for in this generation. If the range is empty, the counter has
-/// ended.
+/// ended, unless another daemon gives numbers back.
 pub fn add_range(source: &Arc<Source>, range: NumberRange, generation: u64) {
     let numbering = source.numbering();
     let from = numbering.position_from(range.from);

@@ -64,7 +64,7 @@ pub(super) struct SharedCounter {
     /// The number of positions that the cursor skipped when it moved to another range. These
     /// positions do not count as demand.
     skipped: AtomicU64,
-    /// True once the coordinator has no range left. Then the ranges held here are the last.
+    /// True while the coordinator has no range left. Then the ranges held here are the last.
     has_ended: AtomicBool,
 }
 
@@ -115,7 +115,7 @@ impl Source {
         self.count_of(*next) == 0 && self.grant.ceiling() == ceiling && !self.grant.is_lost()
     }
 
-    /// Records that the coordinator has no range left for this source.
+    /// Records that the coordinator has no range left for this source, until a range is added.
     pub fn end_ranges(&self) {
         if let Some(shared) = &self.shared_counter {
             shared.has_ended.store(true, Ordering::Release);
@@ -170,6 +170,7 @@ impl Source {
         let Some(shared) = &self.shared_counter else { return };
         assert!(range.from < range.to, "a range has numbers, or the counter has ended");
         let mut next = lock(&shared.next);
+        shared.has_ended.store(false, Ordering::Release);
         // The range has arrived. From now on, a request that does not fit wakes the keeper again.
         self.grant.forget_want();
         if range.from == self.grant.ceiling() && next.is_none() {

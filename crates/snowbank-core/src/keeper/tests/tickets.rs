@@ -113,6 +113,9 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
         (None, LASTS, PERIOD),
         "a counter that has ended asks for nothing"
     );
+    assert!(demand(&mut world, second(15)).0.is_some(), "another daemon may have given numbers back");
+    give(&mut world, 20_000, range(5, 5), second(15));
+    assert_eq!(demand(&mut world, second(24)).0, None);
 }
 
 /// Each number is durable before it is handed out, and none is reserved beyond it. A request that
