@@ -39,7 +39,7 @@
 //! Around both:
 //!
 //! - [`config`]: the settings. [`cli`]: the commands.
-//! - `admin`: the operator's view: status, metrics, the page.
+//! - `admin`: the operator's view: metrics, the page, the status in words.
 //! - [`service`]: notifications to the service manager, and the log.
 //! - `snowbank_wire` and `snowbank_tls` (crates): frames, addresses, certificates. Only the commands
 //!   `next` and `ping` know the client library (clients/rust).
@@ -102,7 +102,7 @@
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
-//! - Which findings can a daemon have, and at which thresholds? `admin/findings.rs`.
+//! - Which findings can a daemon have, and at which thresholds? `server/health/findings.rs`.
 //! - Who logs that requests are refused? `server/health/observer.rs`.
 //! - What happens after a start that failed? The exit code decides
 //!   (`server/shared/start_error.rs`), and the unit's `Restart=`.
@@ -111,6 +111,7 @@
 
 pub mod access;
 mod admin;
+mod amounts;
 pub mod cli;
 #[macro_use]
 pub mod config;

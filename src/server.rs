@@ -21,7 +21,7 @@
 
 mod ceilings;
 mod common;
-mod health;
+pub(crate) mod health;
 mod lifecycle;
 mod net;
 mod restored;

@@ -102,7 +102,7 @@ impl Session {
         };
         if let Some(identity) = identity.filter(|_| !stays) {
             identity.usage.connections.fetch_add(1, Ordering::Relaxed);
-            identity.usage.counters.connected.add_shared();
+            identity.usage.connected.add_shared();
         }
         let old = std::mem::replace(&mut self.identity, identity.cloned());
         self.record_limits();

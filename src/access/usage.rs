@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::IdentityCounters;
 use crate::config::SOURCES_MAX;
 use crate::counter::Counter;
 
@@ -26,7 +25,12 @@ pub struct Usage {
     pub connections: AtomicU64,
     /// Requests that were checked against the identity's limits. Shared, as are those below.
     pub(crate) asked: Counter,
-    pub(crate) counters: IdentityCounters,
+    /// Connections that had this identity so far.
+    pub(crate) connected: Counter,
+    /// Requests to sources that it may not draw from.
+    pub(crate) denied: Counter,
+    /// Requests that waited for its rate, or were refused for it.
+    pub(crate) slowed: Counter,
 }
 
 impl Usage {

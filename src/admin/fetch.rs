@@ -10,10 +10,10 @@ use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::status::Status;
 use crate::config::Address;
 use snowbank_tls::{ClientFiles, fault};
 
@@ -33,11 +33,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Fetches the daemon's status.
+    /// Fetches the daemon's status, as JSON.
     ///
     /// # Errors
     /// Returns the reason why no status was received, in one line.
-    pub(crate) async fn fetch(&self) -> Result<Status, String> {
+    pub(crate) async fn fetch(&self) -> Result<Value, String> {
         let Target { address, timeout, .. } = self;
         match tokio::time::timeout(*timeout, self.fetch_patiently()).await {
             Ok(fetched) => fetched,
@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    async fn fetch_patiently(&self) -> Result<Status, String> {
+    async fn fetch_patiently(&self) -> Result<Value, String> {
         let address = &self.address;
         let (host, port) = match address {
             Address::Tcp { host, port } | Address::Tls { host, port } => (host.as_str(), *port),
@@ -80,7 +80,7 @@ fn no_daemon(address: &Address, reason: &dyn Display) -> String {
     format!("what answers at {address} is not a daemon's admin listener: {reason}")
 }
 
-async fn ask<S>(stream: S, address: &Address, host: &str) -> Result<Status, String>
+async fn ask<S>(stream: S, address: &Address, host: &str) -> Result<Value, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -107,7 +107,11 @@ where
     let body = body.map_err(|error| no_daemon(address, &error))?.to_bytes();
     drop(sender);
     connection.abort();
-    serde_json::from_slice(&body).map_err(|error| {
-        no_daemon(address, &format_args!("{error}; or the daemon has another version than this program"))
-    })
+    let another = "or the daemon has another version than this program";
+    let status: Value = serde_json::from_slice(&body)
+        .map_err(|error| no_daemon(address, &format_args!("{error}; {another}")))?;
+    if !status["headline"].is_string() {
+        return Err(no_daemon(address, &format_args!("it sends no status; {another}")));
+    }
+    Ok(status)
 }

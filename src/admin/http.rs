@@ -1,7 +1,7 @@
 //! The HTTP of the admin listener: serves one connection with `/metrics`, `/healthz`, `/readyz`,
 //! `/status`, `/history`, `/config` and the page.
 //!
-//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A
+//! Everything is read-only. /metrics, /readyz and /status are each made from one list of samples. A
 //! whole answer is made in memory, and no lock is held while it is sent. Clients that send or read
 //! slowly have a deadline.
 
@@ -18,16 +18,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::accept::Accept;
-use super::finding::Finding;
-use super::metrics;
-use super::process::Process;
 use super::same_site::{MISDIRECTED, SiteHeaders, is_local_name};
-use super::status::Status;
+use super::{metrics, words};
 use crate::server::Health;
+use crate::server::health::figures::Figure::Headline;
 
 /// The time within which the head of a request must arrive, counted from the connection's start or
 /// from the end of the last answer. A head takes one round trip. The connection of the page stays
@@ -151,7 +149,7 @@ impl Site {
             "/metrics" => self.metrics(wants_openmetrics(headers.get_all(header::ACCEPT))),
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
-            "/status" => respond_json(StatusCode::OK, &self.0.status()),
+            "/status" => self.status(),
             "/history" => respond(StatusCode::OK, JSON, self.0.history_json()),
             "/config" => respond(StatusCode::OK, TEXT, self.0.config()),
             "/page.css" => respond(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/page.css")),
@@ -165,7 +163,7 @@ impl Site {
     }
 
     fn metrics(&self, is_openmetrics: bool) -> Response<Full<Bytes>> {
-        let text = metrics::openmetrics(&self.0.status(), &Process::read());
+        let text = metrics::openmetrics(self.0.exposed());
         if is_openmetrics {
             respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
         } else {
@@ -183,27 +181,26 @@ impl Site {
         }
     }
 
+    fn status(&self) -> Response<Full<Bytes>> {
+        let mut samples = self.0.status().samples;
+        words::describe(&mut samples);
+        respond_json(StatusCode::OK, &samples.json())
+    }
+
     fn readiness(&self) -> Response<Full<Bytes>> {
-        #[derive(Serialize)]
-        struct Readiness<'a> {
-            ready: bool,
-            headline: &'a str,
-            findings: &'a [Finding],
-        }
-        let Status { ready, headline, findings, .. } = &self.0.status();
-        let code = if *ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        respond_json(code, &Readiness { ready: *ready, headline, findings })
+        let status = self.0.status();
+        let ready = status.is_ready();
+        let headline = status.samples.daemon.text(Headline);
+        let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        respond_json(code, &json!({ "ready": ready, "headline": headline, "findings": status.findings }))
     }
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-fn respond_json(code: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
-    // Plain structs always serialize.
-    let mut json = serde_json::to_string(body).unwrap_or_default();
-    json.push('\n');
-    respond(code, JSON, json)
+fn respond_json(code: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    respond(code, JSON, format!("{body}\n"))
 }
 
 fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

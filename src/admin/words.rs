@@ -1,213 +1,215 @@
 //! Puts a status into words, for the page and `snowbank status`.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::finding::seconds;
-use super::status::{
-    CeilingsStatus, ClockState, ClockStatus, FleetStatus, KindStatus, SnowflakeStatus, SourceStatus, Status,
-    TicketStatus,
-};
+use crate::amounts::{counted, seconds, times};
 use crate::config::Grouped;
+use crate::server::health::figures::Figure::*;
+use crate::server::health::figures::Group;
+use crate::server::health::findings::left;
+use crate::server::health::samples::{Samples, Subject};
 
-/// A fact about the daemon, as a line of a table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Fact {
-    pub(crate) name: String,
-    pub(crate) text: String,
-}
-
-impl Fact {
-    fn new(name: impl Into<String>, text: String) -> Fact {
-        Fact { name: name.into(), text }
+/// Adds the facts of the daemon and of its sources.
+pub(super) fn describe(samples: &mut Samples) {
+    let facts = facts(samples).into_iter().map(|(name, text)| json!({ "name": name, "text": text }));
+    let facts = Value::from_iter(facts);
+    let now_s = samples.now_s();
+    samples.daemon.put(Facts, facts);
+    for source in samples.others.iter_mut().filter(|of| of.group == Group::Source) {
+        let facts = source_in_words(source, &samples.daemon, now_s);
+        source.put(SourceFacts, facts);
     }
 }
 
-impl Status {
-    /// Fills in the facts of the daemon and of its sources.
-    pub(super) fn describe(&mut self) {
-        let mut facts = vec![Fact::new("connections", self.connections_in_words())];
-        for protocol in &self.protocols {
-            let text = format!(
-                "{} open on {}; {}, {}",
-                Grouped(protocol.connections),
-                protocol.addresses.join(", "),
-                counted(protocol.counts.requests, "request"),
-                counted(protocol.counts.errors, "error")
-            );
-            facts.push(Fact::new(protocol.name.clone(), text));
-        }
-        facts.push(Fact::new("admin", format!("on {}", self.admin_addresses.join(", "))));
-        facts.push(Fact::new("last minute", self.last_minute_in_words()));
-        facts.push(Fact::new("errors", self.errors_in_words()));
-        facts.push(Fact::new("wall clock", clock_in_words(&self.clock)));
-        facts.push(Fact::new("ceilings", ceilings_in_words(&self.ceilings)));
-        facts.push(Fact::new("worker IDs", self.worker_ids_in_words()));
-        facts.extend(self.fleet.as_ref().map(|fleet| Fact::new("fleet", fleet_in_words(fleet))));
-        if let Some(certificate) = &self.certificate {
-            let ends = instant(certificate.ends_unix_s);
-            facts.push(Fact::new("certificate", format!("ends {ends}")));
-        }
-        facts.push(Fact::new("last reload", self.reload_in_words()));
-        self.facts = facts;
-        let now_s = self.started_unix_s + self.uptime_s;
-        let ceilings = &self.ceilings;
-        for source in &mut self.sources {
-            source.facts = source_in_words(source, ceilings, now_s);
-        }
+/// Returns the facts about the daemon, as the lines of a table.
+fn facts(samples: &Samples) -> Vec<(String, String)> {
+    let daemon = &samples.daemon;
+    let mut facts = vec![(String::from("connections"), connections_in_words(daemon))];
+    for protocol in samples.of(Group::Protocol) {
+        let text = format!(
+            "{} open on {}; {}, {}",
+            Grouped(protocol.count(ProtocolOpen)),
+            protocol.texts(ProtocolAddresses),
+            counted(protocol.count(ProtocolRequests), "request"),
+            counted(protocol.count(ProtocolErrors), "error")
+        );
+        facts.push((protocol.name.clone(), text));
     }
-
-    fn connections_in_words(&self) -> String {
-        let connections = &self.connections;
-        format!(
-            "{} open of {}; {} accepted, {} refused; {} have yet to authorize themselves; {} of {} bytes queued",
-            Grouped(connections.open),
-            Grouped(connections.max),
-            Grouped(connections.accepted),
-            Grouped(connections.refused),
-            Grouped(connections.unauthorized),
-            Grouped(connections.queued_bytes),
-            Grouped(connections.queued_bytes_max),
-        )
-    }
-
-    fn last_minute_in_words(&self) -> String {
-        let minute = &self.last_minute;
-        let p99 = minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-        let errors = Grouped(minute.errors);
-        let answers = counted(minute.answers, "request");
-        format!("{errors} of {answers} answered with an error; 99 % within {p99}")
-    }
-
-    fn errors_in_words(&self) -> String {
-        let errors = self.errors.iter().filter(|(_, count)| **count > 0);
-        let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
-        if errors.is_empty() { String::from("none") } else { errors.join(", ") }
-    }
-
-    fn reload_in_words(&self) -> String {
-        let Some(reload) = &self.last_reload else { return String::from("none since the start") };
-        let result = if reload.refused.is_some() { "refused" } else { "done" };
-        format!("{result} at {}", instant(reload.at_unix_s))
-    }
-
-    fn worker_ids_in_words(&self) -> String {
-        match (&self.ceilings.lost, &self.fleet) {
-            (Some(reason), _) => format!("lost: {reason}"),
-            (None, Some(fleet)) if fleet.waits_for.is_some() => String::from("none yet"),
-            (None, Some(_)) => String::from("held by this daemon alone"),
-            (None, None) => {
-                String::from("locked on this machine; only a fleet knows of other machines and containers")
-            }
-        }
-    }
+    let others = [
+        ("admin", Some(format!("on {}", daemon.texts(AdminAddresses)))),
+        ("last minute", Some(last_minute_in_words(daemon))),
+        ("errors", Some(errors_in_words(daemon))),
+        ("wall clock", Some(clock_in_words(daemon))),
+        ("ceilings", Some(ceilings_in_words(daemon))),
+        ("worker IDs", Some(worker_ids_in_words(daemon))),
+        ("fleet", fleet_in_words(daemon)),
+        ("certificate", daemon.measured(CertificateEnds).map(|ends| format!("ends {}", instant(ends)))),
+        ("last reload", Some(reload_in_words(daemon))),
+    ];
+    facts.extend(others.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))));
+    facts
 }
 
-fn clock_in_words(clock: &ClockStatus) -> String {
-    let by = seconds(clock.by_s);
-    let wall = match clock.state {
-        ClockState::Steady => String::from("runs as expected"),
-        ClockState::Behind => format!("{by} behind IDs already handed out"),
-        ClockState::Held => format!("stepped forward by {by}, not followed yet"),
+fn connections_in_words(daemon: &Subject) -> String {
+    let count = |figure| Grouped(daemon.count(figure));
+    format!(
+        "{} open of {}; {} accepted, {} refused; {} have yet to authorize themselves; {} of {} bytes queued",
+        count(Open),
+        count(OpenMax),
+        count(Accepted),
+        count(ConnectionsRefused),
+        count(Unauthorized),
+        count(QueuedBytes),
+        count(QueuedBytesMax),
+    )
+}
+
+fn last_minute_in_words(daemon: &Subject) -> String {
+    let p99 = daemon.measured(MinuteP99Us).map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
+    let errors = Grouped(daemon.count(MinuteErrors));
+    let answers = counted(daemon.count(MinuteAnswers), "request");
+    format!("{errors} of {answers} answered with an error; 99 % within {p99}")
+}
+
+fn errors_in_words(daemon: &Subject) -> String {
+    let errors = daemon.counts(Errors).filter(|(_, count)| *count > 0);
+    let mut errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(count))).collect();
+    errors.sort();
+    if errors.is_empty() { String::from("none") } else { errors.join(", ") }
+}
+
+fn reload_in_words(daemon: &Subject) -> String {
+    let Some(at_unix_s) = daemon.measured(ReloadAt) else { return String::from("none since the start") };
+    let result = if daemon.text(ReloadRefused).is_some() { "refused" } else { "done" };
+    format!("{result} at {}", instant(at_unix_s))
+}
+
+fn worker_ids_in_words(daemon: &Subject) -> String {
+    if let Some(reason) = daemon.text(Lost) {
+        return format!("lost: {reason}");
+    }
+    String::from(if daemon.text(FleetWaitsFor).is_some() {
+        "none yet"
+    } else if daemon.measured(FleetLeftS).is_some() {
+        "held by this daemon alone"
+    } else {
+        "locked on this machine; only a fleet knows of other machines and containers"
+    })
+}
+
+fn clock_in_words(daemon: &Subject) -> String {
+    let by = seconds(daemon.measure(ClockByS));
+    let wall = match daemon.text(ClockState) {
+        Some("behind") => format!("{by} behind IDs already handed out"),
+        Some("held") => format!("stepped forward by {by}, not followed yet"),
+        _ => String::from("runs as expected"),
     };
-    format!("{wall}; {} back, {} forward", counted(clock.steps_back, "step"), clock.steps_forward)
+    let steps = |direction| daemon.counts(ClockSteps).find(|(of, _)| *of == direction).map_or(0, |(_, n)| n);
+    format!("{wall}; {} back, {} forward", counted(steps("back"), "step"), steps("forward"))
 }
 
-fn ceilings_in_words(ceilings: &CeilingsStatus) -> String {
-    let failures = match (&ceilings.failing, ceilings.failures) {
+fn ceilings_in_words(daemon: &Subject) -> String {
+    let failures = match (daemon.text(Failing), daemon.count(RaiseFailures)) {
         (Some(reason), count) => format!("failed {}, the last time with: {reason}", times(count)),
         (None, 0) => String::from("never failed"),
         (None, count) => format!("failed {}, not now", times(count)),
     };
-    let Some(ago_s) = ceilings.last_raise_ago_s else { return format!("not raised yet; {failures}") };
+    let Some(ago_s) = daemon.measured(LastRaiseAgoS) else {
+        return format!("not raised yet; {failures}");
+    };
+    let raises = daemon.count(Raises);
     format!(
         "raised {} in {} each, last {} ago; at most {} in the last minute; {failures}",
-        times(ceilings.raises),
-        seconds(ceilings.raising_s / ceilings.raises.max(1) as f64),
+        times(raises),
+        seconds(daemon.measure(RaisingS) / raises.max(1) as f64),
         seconds(ago_s),
-        seconds(ceilings.slowest_raise_s),
+        seconds(daemon.measure(SlowestRaiseS)),
     )
 }
 
-fn fleet_in_words(fleet: &FleetStatus) -> String {
-    if let Some(reason) = &fleet.waits_for {
-        return format!("no worker ID yet: {reason}");
+fn fleet_in_words(daemon: &Subject) -> Option<String> {
+    let left_s = daemon.measured(FleetLeftS)?;
+    if let Some(reason) = daemon.text(FleetWaitsFor) {
+        return Some(format!("no worker ID yet: {reason}"));
     }
-    let answers = match &fleet.silent {
+    let answers = match daemon.text(FleetSilent) {
         Some(reason) => format!("does not answer: {reason}"),
         None => String::from("answers"),
     };
-    format!(
+    Some(format!(
         "coordinator {answers}; IDs last for {} without it; ceilings raised {} there",
-        seconds(fleet.left_s),
-        times(fleet.raises)
-    )
+        seconds(left_s),
+        times(daemon.count(FleetRaises))
+    ))
 }
 
-fn source_in_words(source: &SourceStatus, ceilings: &CeilingsStatus, now_s: f64) -> Vec<String> {
-    let mut lines = match &source.kind {
-        KindStatus::Snowflake(snowflake) => snowflake_in_words(source, snowflake, now_s),
-        KindStatus::Ticket(ticket) => vec![ticket_in_words(ticket)],
-    };
-    lines.push(ceiling_in_words(source, ceilings));
-    if source.waiting_requests > 0 {
-        let requests = counted(source.waiting_requests, "request");
-        let ids = Grouped(source.waiting_ids);
+fn source_in_words(source: &Subject, daemon: &Subject, now_s: f64) -> Vec<String> {
+    let mut lines =
+        if source.is_ticket() { vec![ticket_in_words(source)] } else { snowflake_in_words(source, now_s) };
+    lines.push(ceiling_in_words(source, daemon));
+    let waiting = source.count(WaitingRequests);
+    if waiting > 0 {
+        let requests = counted(waiting, "request");
+        let ids = Grouped(source.count(WaitingIds));
         lines.push(format!("waiting: {requests}, for {ids} IDs"));
     }
     lines
 }
 
-fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s: f64) -> Vec<String> {
-    let per_second = Grouped(snowflake.ids_per_second);
-    let workers = &snowflake.worker_ids;
-    let mut lines = vec![format!("{}; worker {workers}; at most {per_second}/s", snowflake.layout)];
-    if let Some(headroom_s) = source.fleet_headroom_s {
+fn snowflake_in_words(source: &Subject, now_s: f64) -> Vec<String> {
+    let per_second = Grouped(source.count(IdsPerSecond));
+    let layout = source.text(Layout).unwrap_or_default();
+    let workers = source.text(WorkerIds).unwrap_or_default();
+    let ahead_s = source.measure(AheadS);
+    let mut lines = vec![format!("{layout}; worker {workers}; at most {per_second}/s")];
+    if let Some(headroom_s) = source.measured(FleetHeadroomS) {
         // `ahead_s` is added, because IDs are ahead of the wall clock during a catch-up.
-        let until = instant(now_s + snowflake.ahead_s + headroom_s);
+        let until = instant(now_s + ahead_s + headroom_s);
         let ahead = seconds(headroom_s);
         lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));
     }
-    lines.push(if snowflake.ahead_s > 0.0 {
-        let ahead = seconds(snowflake.ahead_s);
-        let most = seconds(snowflake.max_ahead_s);
+    lines.push(if ahead_s > 0.0 {
+        let ahead = seconds(ahead_s);
+        let most = seconds(source.measure(MaxAheadS));
         let catching_up = "at half speed until the wall clock has caught up";
         format!("clock: {ahead} ahead of the wall clock, {catching_up}; at most {most} is allowed")
     } else {
         String::from("clock: follows the wall clock")
     });
-    lines.push(format!("layout: lasts until {}", snowflake.layout_ends));
+    lines.push(format!("layout: lasts until {}", source.text(LayoutEnds).unwrap_or_default()));
     lines
 }
 
-fn ticket_in_words(ticket: &TicketStatus) -> String {
-    let place = if ticket.shared { " at the fleet's coordinator" } else { "" };
-    let TicketStatus { increment, offset, left, .. } = ticket;
-    let last = match ticket.last {
-        Some(0) => String::from("no number handed out yet; "),
+fn ticket_in_words(source: &Subject) -> String {
+    let place = if source.is(TicketShared) { " at the fleet's coordinator" } else { "" };
+    let last = match source.text(TicketLastText) {
+        Some("0") => String::from("no number handed out yet; "),
         Some(last) => format!("last number {last}; "),
         None => String::new(),
     };
     format!(
-        "{last}ticket counter{place}; increment {increment}, offset {offset}; {} numbers left",
-        Grouped(*left)
+        "{last}ticket counter{place}; increment {}, offset {}; {} numbers left",
+        source.count(TicketIncrement),
+        source.count(TicketOffset),
+        Grouped(source.count(TicketLeft))
     )
 }
 
-fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String {
-    let left = source.left();
-    if ceilings.lost.is_some() || source.ticket().is_some_and(|ticket| ticket.restored) {
+fn ceiling_in_words(source: &Subject, daemon: &Subject) -> String {
+    let left = left(source);
+    if daemon.text(Lost).is_some() || source.is(TicketRestored) {
         return String::from("ceiling: revoked");
     }
-    if source.ticket().is_some_and(|ticket| ticket.shared) {
+    if source.is(TicketShared) {
         return format!("ceiling: {left} from the coordinator");
     }
     if !source.is_ceiling_reached() {
         return format!("ceiling: durable for {left} ahead");
     }
-    String::from(if source.fleet_headroom_s == Some(0.0) {
+    String::from(if source.measured(FleetHeadroomS) == Some(0.0) {
         "ceiling: reached; the fleet's ceiling must be raised first"
-    } else if source.ceiling_wanted {
+    } else if source.is(CeilingWanted) {
         "ceiling: reached, and being raised"
     } else {
         "ceiling: reached; the next request raises it"
@@ -216,17 +218,4 @@ fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String 
 
 fn instant(unix_s: f64) -> Timestamp {
     Timestamp::from_second(unix_s as i64).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// Returns a count and its noun. The noun is singular if the count is 1.
-pub(crate) fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// Returns how often something happened, in words.
-pub(crate) fn times(count: u64) -> String {
-    match count {
-        1 => String::from("once"),
-        count => format!("{} times", Grouped(count)),
-    }
 }

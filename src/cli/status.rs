@@ -6,12 +6,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use super::next::{converse, parse_duration};
 use super::tls::TlsOptions;
 use super::{Failure, Outcome};
-use crate::admin::{Finding, Status, Target, counted, seconds, times};
+use crate::admin::Target;
+use crate::amounts::{counted, seconds, times};
 use crate::config::{self, Address, Grouped, Overrides};
 use crate::os_clock;
+use crate::server::health::finding::Finding;
+use crate::server::health::latency::Latency;
 use snowbank_wire::one_line;
 
 /// The address if neither an option nor a configuration names one.
@@ -86,10 +92,11 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written?,
     }
-    if status.ready {
+    if status["ready"] == true {
         return Ok(());
     }
-    let failing = status.findings.iter().filter(|finding| finding.effect.makes_unready());
+    let findings = findings(&status);
+    let failing = findings.iter().filter(|finding| finding.effect.makes_unready());
     let failing = failing.map(Finding::full_name);
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
@@ -98,7 +105,7 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
 /// again at the next tick.
 async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
     let in_place = !arguments.json && io::stdout().is_terminal();
-    let mut last: Option<Status> = None;
+    let mut last: Option<Value> = None;
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -107,7 +114,7 @@ async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mu
         let mut page = Vec::new();
         match &fetched {
             Ok(status) => {
-                let last = last.as_ref().filter(|last| last.instance == status.instance);
+                let last = last.as_ref().filter(|last| last["instance"] == status["instance"]);
                 write(status, last, arguments.json, &mut page)?;
             }
             Err(reason) if arguments.json => {
@@ -128,9 +135,9 @@ async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mu
     }
 }
 
-fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Write) -> io::Result<()> {
+fn write(status: &Value, last: Option<&Value>, json: bool, out: &mut impl Write) -> io::Result<()> {
     if json {
-        return writeln!(out, "{}", serde_json::to_string(status)?);
+        return writeln!(out, "{status}");
     }
     let mut page = String::new();
     // Writing to a string cannot fail.
@@ -142,65 +149,70 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
 }
 
 /// Writes the status in words. If there is an earlier status, also writes the rates since then.
-fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    writeln!(out, "{}", status.headline)?;
-    for finding in &status.findings {
+fn describe(status: &Value, last: Option<&Value>, out: &mut String) -> fmt::Result {
+    writeln!(out, "{}", text(status, "headline"))?;
+    for finding in findings(status) {
         let mark = if finding.effect.is_urgent() { "FAIL" } else { "look" };
         writeln!(out, "  {mark} {}: {}", finding.full_name(), finding.message)?;
     }
-    let up = seconds(status.uptime_s);
-    let shards = counted(status.shards as u64, "shard");
     writeln!(
         out,
-        "{}, version {}, up {up}; {shards}, {} order\n",
-        status.instance, status.version, status.order
+        "{}, version {}, up {}; {}, {} order\n",
+        text(status, "instance"),
+        text(status, "version"),
+        seconds(uptime_s(status)),
+        counted(count(status, "shards"), "shard"),
+        text(status, "order")
     )?;
     describe_traffic(status, last, out)?;
-    for fact in &status.facts {
-        writeln!(out, "{:<12} {}", fact.name, fact.text)?;
+    for fact in all(status, "facts") {
+        writeln!(out, "{:<12} {}", text(fact, "name"), text(fact, "text"))?;
     }
-    for source in &status.sources {
-        let earlier = last.and_then(|last| last.sources.iter().find(|other| other.name == source.name));
-        let before = earlier.map(|earlier| earlier.counts.ids);
-        let per_second = rate(source.counts.ids, before, elapsed_s(status, last));
-        let ids = counted(source.counts.ids, "ID");
-        let requests = counted(source.counts.requests, "request");
-        writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
-        source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))?;
+    for source in all(status, "sources") {
+        let before = last.and_then(|last| named(last, "sources", source)).map(|before| count(before, "ids"));
+        let per_second = rate(count(source, "ids"), before, elapsed_s(status, last));
+        let ids = counted(count(source, "ids"), "ID");
+        let requests = counted(count(source, "requests"), "request");
+        writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", text(source, "name"))?;
+        let facts = all(source, "facts").iter().filter_map(Value::as_str);
+        facts.into_iter().try_for_each(|fact| writeln!(out, "       {fact}"))?;
     }
     describe_identities(status, last, out)
 }
 
 /// Writes a line for each identity that has connected.
-fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    let known = status.identities.iter().filter(|identity| identity.counts.connected > 0);
+fn describe_identities(status: &Value, last: Option<&Value>, out: &mut String) -> fmt::Result {
+    let drawn = |identity: &Value| {
+        identity["ids"].as_object().map_or(0, |ids| ids.values().filter_map(Value::as_u64).sum::<u64>())
+    };
+    let known = all(status, "identities").iter().filter(|identity| count(identity, "connected") > 0);
     for (index, identity) in known.enumerate() {
-        let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));
-        let ids: u64 = identity.ids.values().sum();
-        let before = earlier.map(|earlier| earlier.ids.values().sum());
+        let ids = drawn(identity);
+        let before = last.and_then(|last| named(last, "identities", identity)).map(drawn);
         let per_second = rate(ids, before, elapsed_s(status, last));
-        let limit =
-            identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
-        let met = [("denied", identity.counts.denied), ("slowed", identity.counts.slowed)];
+        let limit = identity["rate"].as_u64();
+        let limit = limit.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate)));
+        let met = ["denied", "slowed"].map(|what| (what, count(identity, what)));
         let met = met.iter().filter(|(_, count)| *count > 0);
         let met: String = met.map(|(what, count)| format!("; {what} {}", times(*count))).collect();
         writeln!(
             out,
             "{}identity {}: {}{per_second} on {}{met}{limit}",
             if index == 0 { "\n" } else { "" },
-            identity.name,
+            text(identity, "name"),
             counted(ids, "ID"),
-            counted(identity.connections, "connection"),
+            counted(count(identity, "connections"), "connection"),
         )?;
     }
     Ok(())
 }
 
-fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
-    let requests = status.latency.count();
-    let before = last.map(|last| last.latency.count());
-    let per_second = rate(requests, before, elapsed_s(status, last));
+fn describe_traffic(status: &Value, last: Option<&Value>, out: &mut String) -> fmt::Result {
+    let all = Latency::read(&status["latency"]);
+    let before = last.map(|last| Latency::read(&last["latency"]));
+    let requests = all.count();
+    let per_second = rate(requests, before.as_ref().map(Latency::count), elapsed_s(status, last));
+    let latency = before.map_or_else(|| all.clone(), |before| all.since(&before));
     let requests = Grouped(requests);
     let [half, most, nearly_all] = [0.5, 0.99, 0.999].map(|share| match latency.quantile_us(share) {
         Some(us) => seconds(us / 1e6),
@@ -212,9 +224,34 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     )
 }
 
+fn text<'a>(of: &'a Value, key: &str) -> &'a str {
+    of[key].as_str().unwrap_or_default()
+}
+
+fn count(of: &Value, key: &str) -> u64 {
+    of[key].as_u64().unwrap_or(0)
+}
+
+fn all<'a>(of: &'a Value, key: &str) -> &'a [Value] {
+    of[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the source or identity that has the name of another status's.
+fn named<'a>(status: &'a Value, key: &str, like: &Value) -> Option<&'a Value> {
+    all(status, key).iter().find(|one| one["name"] == like["name"])
+}
+
+fn findings(status: &Value) -> Vec<Finding> {
+    Vec::deserialize(&status["findings"]).unwrap_or_default()
+}
+
+fn uptime_s(status: &Value) -> f64 {
+    status["uptime_s"].as_f64().unwrap_or(0.0)
+}
+
 /// Returns the time since the earlier status, or 0 if there is none.
-fn elapsed_s(status: &Status, last: Option<&Status>) -> f64 {
-    last.map_or(0.0, |last| status.uptime_s - last.uptime_s)
+fn elapsed_s(status: &Value, last: Option<&Value>) -> f64 {
+    last.map_or(0.0, |last| uptime_s(status) - uptime_s(last))
 }
 
 /// Returns how much a count grew each second; an empty text without an earlier count.

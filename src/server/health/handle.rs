@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::admin::Status;
+use super::samples::Samples;
+use super::status::Status;
 use crate::server::common::Common;
 use crate::server::lifecycle::control::TRY_TIMEOUT;
 use crate::server::shared::start_error::StartError;
@@ -35,7 +36,7 @@ impl Health {
     pub fn announce_stop(&self) -> StopTimes {
         // Load balancers send no requests to a daemon that is not ready, so the stop of such a
         // daemon need not wait for them.
-        let was_ready = self.0.status().ready;
+        let was_ready = self.0.status().is_ready();
         self.0.metrics.draining.store(true, Ordering::Relaxed);
         let live_config = self.0.live_config.borrow();
         let limits = &live_config.limits;
@@ -73,6 +74,11 @@ impl Health {
 
     pub(crate) fn status(&self) -> Status {
         self.0.status()
+    }
+
+    /// Returns the samples of the metrics.
+    pub(crate) fn exposed(&self) -> Samples {
+        self.0.exposed()
     }
 
     /// Returns the live configuration as text, with a line for each setting.

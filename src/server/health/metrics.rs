@@ -4,27 +4,41 @@
 //! with a load and a store, which cost no more than a plain addition. A reader on another thread
 //! may see a value that is a moment old.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::os_clock;
-
-use crate::admin::{
-    AccessCounters, BOUNDS_US, History, LastReload, Latency, ProtocolCounters, Recent, SourceCounters,
-    TrafficCounters,
-};
+use super::history::History;
+use super::latency::{BOUNDS_US, Latency};
+use super::recent::Recent;
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
 use crate::frontends::{Counts, GetCounters, Gets, IncrConnections};
+use crate::os_clock;
 use crate::server::ceilings::last_seen::LastSeen;
 use crate::server::shared::instance::Instance;
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_wire::ErrorCode;
 
-/// The counters of one shard.
+/// The counters of one shard for one source.
+#[derive(Debug, Default)]
+pub(crate) struct SourceCounters {
+    pub(crate) ids: Counter,
+    pub(crate) requests: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) exhausted: Counter,
+    pub(crate) waits: Counter,
+}
+
+/// The counters of one shard for one protocol.
+#[derive(Debug, Default)]
+pub(crate) struct ProtocolCounters {
+    pub(crate) requests: Counter,
+    pub(crate) errors: Counter,
+}
+
+/// The counters of one shard. [`Figure`](super::figures::Figure) has their meanings.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
@@ -38,8 +52,10 @@ pub(crate) struct ShardCounters {
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
     /// Connections that the daemon closed by itself, by reason.
     pub(crate) closed: [Counter; CloseReason::ALL.len()],
-    pub(crate) access: AccessCounters,
-    pub(crate) traffic: TrafficCounters,
+    pub(crate) unauthorized_refusals: Counter,
+    pub(crate) unauthorized_timeouts: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) sent_bytes: Counter,
     pub(crate) latency: LatencyCounters,
 }
 
@@ -96,8 +112,10 @@ impl ShardCounters {
             gets: GetCounters::default(),
             errors: Default::default(),
             closed: Default::default(),
-            access: AccessCounters::default(),
-            traffic: TrafficCounters::default(),
+            unauthorized_refusals: Counter::default(),
+            unauthorized_timeouts: Counter::default(),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
             latency: LatencyCounters::default(),
         }
     }
@@ -246,6 +264,14 @@ impl Timing {
     }
 }
 
+/// The last reload of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct LastReload {
+    pub(crate) at_unix_s: f64,
+    /// The reasons why the reload was refused. `None`: the reload succeeded.
+    pub(crate) refused: Option<String>,
+}
+
 /// All counters, and the other facts of the daemon's status.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -317,9 +343,9 @@ impl Metrics {
     }
 
     /// Returns the number of connections that the daemon closed for each reason.
-    pub(crate) fn closed(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let count = |reason: CloseReason| self.sum(|shard| shard.closed[reason as usize].get());
-        CloseReason::ALL.map(|reason| (reason.name().to_owned(), count(reason))).into()
+        CloseReason::ALL.into_iter().map(move |reason| (reason.name(), count(reason)))
     }
 
     /// Locks and returns the keeper's last observations. Requests must not wait for this lock.

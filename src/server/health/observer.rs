@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::admin::{Effect, Finding, Status};
+use super::figures::Figure::{Awaits, Draining, ReloadAt, StandsS, Started, UptimeS};
+use super::finding::{Effect, Finding};
+use super::samples::Samples;
+use super::status::Status;
 use crate::server::common::Common;
 use crate::server::lifecycle::control::TRY_TIMEOUT;
 use snowbank_core::clock::{BootMicros, Reading};
@@ -116,7 +119,7 @@ impl Changes {
     /// Returns no lines during a stop, which has its own line, and at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
-        if status.draining || is_beginning(status) {
+        if status.samples.daemon.is(Draining) || is_beginning(&status.samples) {
             return Vec::new();
         }
         let mut lines = Vec::new();
@@ -134,7 +137,7 @@ impl Changes {
                 lines.push(Line(Level::Ok, format!("finding {name} has ended")));
             }
         }
-        let readiness = if status.ready { Level::Ok } else { Level::Found(Effect::Refuses) };
+        let readiness = if status.is_ready() { Level::Ok } else { Level::Found(Effect::Refuses) };
         if self.readiness.should_log(readiness, now) {
             lines.push(readiness_line(status));
         }
@@ -144,13 +147,15 @@ impl Changes {
 
 /// Returns true if the daemon has just started or reloaded, and a source has not begun or waits for
 /// a first tick that comes soon.
-fn is_beginning(status: &Status) -> bool {
-    let reload_at_s = status.last_reload.as_ref().map(|reload| reload.at_unix_s - status.started_unix_s);
-    let begun_s = reload_at_s.map_or(status.uptime_s, |at_s| status.uptime_s - at_s);
-    let is_under_way = status.sources.iter().any(|source| source.awaits.is_some());
-    let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
+fn is_beginning(samples: &Samples) -> bool {
+    let daemon = &samples.daemon;
+    let uptime_s = daemon.measure(UptimeS);
+    let reload_at_s = daemon.measured(ReloadAt).map(|at_unix_s| at_unix_s - daemon.measure(Started));
+    let begun_s = uptime_s - reload_at_s.unwrap_or(0.0);
+    let is_under_way = samples.sources().any(|source| source.text(Awaits).is_some());
+    let stands_s = samples.sources().map(|source| source.measure(StandsS)).fold(0.0, f64::max);
     is_under_way && begun_s < UNDER_WAY.as_secs_f64()
-        || status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
+        || uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 
 fn readiness_line(status: &Status) -> Line {

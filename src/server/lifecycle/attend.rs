@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::admin::{Effect, Status, counted};
+use crate::amounts::counted;
 use crate::config::Grouped;
+use crate::server::health::figures::Figure::{Open, SourceIds, UptimeS};
+use crate::server::health::finding::Effect;
 use crate::server::health::handle::Health;
+use crate::server::health::status::Status;
 use crate::service::Notifier;
 
 /// The time between two readings of the status. A worse or better finding is sent at once.
@@ -51,7 +54,7 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
         sleep(LOOK_EVERY).await;
         looks += 1;
         let now = health.status();
-        if now.ready && worst(&now) == worst(&before) && looks < LOOKS {
+        if now.is_ready() && worst(&now) == worst(&before) && looks < LOOKS {
             continue;
         }
         looks = 0;
@@ -78,19 +81,16 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         Some(source) => format!("source {source:?}: {}", finding.message),
         None => finding.message.clone(),
     });
-    if !now.ready {
+    if !now.is_ready() {
         return format!("not ready: {}", worst.unwrap_or_default());
     }
-    let connections = counted(now.connections.open, "connection");
-    let ids = before.map_or(0, |before| issued(now).saturating_sub(issued(before)));
-    let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
+    let figures = &now.samples;
+    let connections = counted(figures.daemon.count(Open), "connection");
+    let since = before.map(|before| figures.since(&before.samples));
+    let ids = since.as_ref().map_or(0, |since| since.sum(SourceIds));
+    let seconds = since.map_or(0.0, |since| since.daemon.measure(UptimeS)).max(1e-3);
     let per_second = Grouped((ids as f64 / seconds).round() as u64);
     let doing = if ids == 0 { String::from("idle") } else { format!("{per_second} IDs/s") };
     let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
     format!("ready: {doing}, {connections}{worst}")
-}
-
-/// Returns the IDs that were handed out since the start.
-fn issued(status: &Status) -> u64 {
-    status.sources.iter().map(|source| source.counts.ids).sum()
 }

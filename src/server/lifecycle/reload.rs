@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use super::control::{Control, ask};
 use super::start::{Reloaded, order_of};
-use crate::admin::LastReload;
 use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
 use crate::os_clock;
 use crate::server::ceilings::fleet_thread;
 use crate::server::ceilings::keeper_thread::{Change, Ended, mark_left};
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::ceilings::storage_thread::{self, Trim};
+use crate::server::health::figures::Figure::MinuteSourceRequests;
+use crate::server::health::metrics::LastReload;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::service;
 use snowbank_core::keeper::ManagedSource;
@@ -209,9 +210,9 @@ impl Control {
             return Vec::new();
         }
         let mut lines = Vec::new();
-        for source in self.common.status().sources {
+        for source in self.common.status().samples.sources() {
             let is_removed = removed.iter().any(|&index| self.supplies[index].name() == source.name);
-            let requests = source.last_minute.requests;
+            let requests = source.count(MinuteSourceRequests);
             if is_removed && requests > 0 {
                 lines.push(format!(
                     "source {:?} was in use when it was removed: it had {requests} requests in its last minute, and its clients \

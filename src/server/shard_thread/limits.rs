@@ -50,12 +50,12 @@ pub(super) fn permit(
     };
     usage.asked.add_shared();
     if !session.may_draw(ask.source) {
-        usage.counters.denied.add_shared();
+        usage.denied.add_shared();
         return Err(Reason::Denied);
     }
     let permitted = session.reserve(now, due, ask.count, ask.partial);
     if !permitted.as_ref().is_ok_and(|permit| permit.at == now) {
-        usage.counters.slowed.add_shared();
+        usage.slowed.add_shared();
     }
     permitted.map_err(Reason::TooFast)
 }

@@ -111,7 +111,7 @@ async fn shake_hands(
         }
         shaken = shaken => {
             if matches!(&shaken, Err(failure) if *failure != HandshakeFailure::Left) {
-                thread.counters.access.unauthorized_refusals.add(1);
+                thread.counters.unauthorized_refusals.add(1);
             }
             shaken.ok()
         }

@@ -1,5 +1,8 @@
+use serde_json::{Value, json};
+
+use super::super::figures::Figure::{self, *};
+use super::super::samples::tests::healthy_but;
 use super::*;
-use crate::admin::{LastReload, healthy};
 
 /// The observer's log of a status that changes every second.
 struct Log {
@@ -12,87 +15,76 @@ impl Log {
         Log { changes: Changes::default(), now: Instant::now() }
     }
 
-    /// Lets a second pass, and observes a healthy status to which `change` was made. Returns the
-    /// new lines.
-    fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
+    /// Lets a second pass, and observes a healthy status with other values of these figures.
+    /// Returns the new lines.
+    fn second(&mut self, figures: &[(Figure, Value)]) -> Vec<String> {
         self.now += Duration::from_secs(1);
-        let mut status = healthy();
-        change(&mut status);
-        status.judge();
+        let status = Status::new(healthy_but(figures.iter().cloned()));
         self.changes.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
     }
 
-    fn quiet_seconds(&mut self, seconds: u32, change: impl Fn(&mut Status)) {
+    fn quiet_seconds(&mut self, seconds: u32, figures: &[(Figure, Value)]) {
         for second in 0..seconds {
-            assert_eq!(self.second(&change), [""; 0], "second {second}");
+            assert_eq!(self.second(figures), [""; 0], "second {second}");
         }
     }
-}
-
-fn reached(status: &mut Status) {
-    status.ceilings.failing = Some(String::from("disk full"));
-    status.first_snowflake().headroom_s = 0.0;
 }
 
 #[test]
 fn each_change_of_a_finding_or_of_readiness_is_logged_once() {
     let mut log = Log::new();
-    log.quiet_seconds(10, |_| ());
-    let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
+    log.quiet_seconds(10, &[]);
+    let reached = [(Failing, json!("disk full")), (HeadroomS, json!(0.0))];
+    let lines = log.second(&reached[..1]);
     assert!(lines.len() == 1 && lines[0].contains("finding ceiling of orders: cannot be raised: disk full"));
-    let lines = log.second(reached);
+    let lines = log.second(&reached);
     assert!(lines[0].contains("finding ceiling of orders: reached, and cannot"), "{lines:?}");
     assert_eq!(lines[1..], ["not ready: /readyz answers 503, because of ceiling of orders"]);
-    log.quiet_seconds(100, reached);
-    log.quiet_seconds(20, |_| ());
-    let lines = log.second(|_| ());
+    log.quiet_seconds(100, &reached);
+    log.quiet_seconds(20, &[]);
+    let lines = log.second(&[]);
     assert_eq!(lines[0], "finding ceiling of orders has ended");
     assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
-    log.quiet_seconds(100, |_| ());
+    log.quiet_seconds(100, &[]);
 }
 
 #[test]
 fn nothing_is_logged_before_a_first_tick_that_comes_soon() {
     for (uptime_s, stands_s, lines) in [(0.1, 0.1, 0), (1.9, 1.0, 0), (0.1, 60.0, 2), (2.0, 0.1, 2)] {
-        let logged = Log::new().second(|status| {
-            (status.uptime_s, status.first_snowflake().stands_s) = (uptime_s, stands_s);
-        });
+        let logged = Log::new().second(&[(UptimeS, json!(uptime_s)), (StandsS, json!(stands_s))]);
         assert_eq!(logged.len(), lines, "{uptime_s}, {stands_s}: {logged:?}");
     }
 }
 
 #[test]
 fn a_finding_that_comes_and_goes_has_two_log_lines() {
-    let refused = |status: &mut Status| status.last_minute.unauthorized_lately = 5;
+    let refused = [(UnauthorizedLately, json!(5))];
     let mut log = Log::new();
-    let lines = log.second(refused);
+    let lines = log.second(&refused);
     assert!(lines.len() == 1 && lines[0].starts_with("finding authorization: "), "{lines:?}");
     for _ in 0..6 {
-        log.quiet_seconds(10, |_| ());
-        log.quiet_seconds(10, refused);
+        log.quiet_seconds(10, &[]);
+        log.quiet_seconds(10, &refused);
     }
-    log.quiet_seconds(20, |_| ());
-    assert_eq!(log.second(|_| ()), ["finding authorization has ended"]);
+    log.quiet_seconds(20, &[]);
+    assert_eq!(log.second(&[]), ["finding authorization has ended"]);
 }
 
 #[test]
 fn a_stop_logs_no_finding() {
     let mut log = Log::new();
-    log.quiet_seconds(10, |status| status.draining = true);
+    log.quiet_seconds(10, &[(Draining, json!(true))]);
 }
 
 #[test]
 fn a_pause_for_a_new_worker_id_is_logged_only_if_it_lasts() {
     let mut log = Log::new();
-    log.quiet_seconds(5, |_| ());
+    log.quiet_seconds(5, &[]);
     let under_way = |since_s: f64| {
-        move |status: &mut Status| {
-            let at_unix_s = status.started_unix_s + status.uptime_s - since_s;
-            status.last_reload = Some(LastReload { at_unix_s, refused: None });
-            status.sources[0].awaits = Some(String::from("waits"));
-        }
+        let at_unix_s = healthy_but([]).now_s() - since_s;
+        [(ReloadAt, json!(at_unix_s)), (Awaits, json!("waits"))]
     };
-    log.quiet_seconds(5, under_way(5.0));
-    let lines = log.second(under_way(UNDER_WAY.as_secs_f64() + 1.0));
+    log.quiet_seconds(5, &under_way(5.0));
+    let lines = log.second(&under_way(UNDER_WAY.as_secs_f64() + 1.0));
     assert!(lines[0].starts_with("finding ceiling of orders: has not begun"), "{lines:?}");
 }

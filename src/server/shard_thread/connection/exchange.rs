@@ -315,7 +315,7 @@ impl<F: FrontEnd> Exchange<F> {
     fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
         turn.thread.counters.record_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
-            turn.thread.counters.access.unauthorized_refusals.add(1);
+            turn.thread.counters.unauthorized_refusals.add(1);
             rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
         }
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
@@ -344,7 +344,7 @@ fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<Er
         None => {}
     }
     if is_unauthorized {
-        turn.thread.counters.access.unauthorized_refusals.add(1);
+        turn.thread.counters.unauthorized_refusals.add(1);
         turn.thread.counters.record_closed(CloseReason::Unauthorized);
         return TurnEnd::Unauthorized;
     }

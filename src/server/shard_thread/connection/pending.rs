@@ -51,7 +51,7 @@ impl<F: FrontEnd> Connection<F> {
             turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
                 Err(_) => {
-                    thread.counters.access.unauthorized_timeouts.add(1);
+                    thread.counters.unauthorized_timeouts.add(1);
                     "it sent no token within five seconds"
                 }
             },

@@ -123,7 +123,7 @@ impl<F: FrontEnd> Connection<F> {
         if end == kept {
             return Poll::Ready(Ok(TurnEnd::End));
         }
-        thread.counters.traffic.received_bytes.add((end - kept) as u64);
+        thread.counters.received_bytes.add((end - kept) as u64);
         if let Some(pending) = &mut self.pending {
             pending.record_heard();
         }

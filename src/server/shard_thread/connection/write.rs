@@ -80,7 +80,7 @@ impl<F: FrontEnd> Connection<F> {
 
     /// Keeps the replies that the socket has not taken, and lets the shard claim IDs ahead.
     pub(super) fn end_turn(&mut self, thread: &ThreadState, state: &mut TurnState, written: usize) {
-        thread.counters.traffic.sent_bytes.add(written as u64);
+        thread.counters.sent_bytes.add(written as u64);
         if written < state.output.len() {
             self.exchange.unwritten.extend(&state.output[written..]);
         }
@@ -100,7 +100,7 @@ impl<F: FrontEnd> Connection<F> {
         let Unwritten { bytes, written } = &self.exchange.unwritten;
         let size = ready!(self.stream.poll_send(cx, &bytes[*written..]))?;
         self.exchange.unwritten.record_written(size);
-        self.member.thread.counters.traffic.sent_bytes.add(size as u64);
+        self.member.thread.counters.sent_bytes.add(size as u64);
         Poll::Ready(Ok(()))
     }
 

@@ -1,6 +1,7 @@
 //! The latency of requests for IDs, as a histogram.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from the time of a busy
 /// turn to the default of `max_wait`. With their steps of 1, 2 and 5, a percentile between two
@@ -33,6 +34,15 @@ impl Default for Latency {
 }
 
 impl Latency {
+    /// Reads a histogram as it is in `/status`.
+    pub(crate) fn read(json: &Value) -> Latency {
+        Latency::deserialize(json).unwrap_or_default()
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        json!(self)
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -63,5 +73,31 @@ impl Latency {
             low_us = high_us;
         }
         (self.count() > 0).then_some(low_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_interpolated_between_bounds() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.quantile_us(0.5), None);
+        latency.counts[1] = 10;
+        assert_eq!(latency.quantile_us(0.5), Some(15.0));
+        assert_eq!(latency.quantile_us(1.0), Some(20.0));
+        latency.counts[3] = 10;
+        assert_eq!(latency.quantile_us(0.5), Some(20.0));
+        assert_eq!(latency.quantile_us(0.75), Some(75.0));
+        *latency.counts.last_mut().expect("a last bucket") = 1_000;
+        assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "the highest bound, as Prometheus returns");
+    }
+
+    #[test]
+    fn a_full_default_wait_counts_as_at_most_a_tenth_longer() {
+        let mut latency = Latency::default();
+        latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
+        assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));
     }
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::recent::Sample;
-use super::status::Status;
+use super::figures::Figure::*;
+use super::samples::Samples;
 
 /// The time that a point covers. It is short enough to show when an incident began, and long enough
 /// that the points of an hour take at most 40 KB.
@@ -24,10 +24,10 @@ pub(crate) struct History {
     points: VecDeque<Point>,
     /// The counters at the end of the last point. At the daemon's start, all counters are 0.
     #[serde(skip)]
-    before: Sample,
-    /// The indices of the sources whose rates each point has.
+    before: Samples,
+    /// The names of the sources whose rates each point has.
     #[serde(skip)]
-    order: Vec<usize>,
+    order: Vec<String>,
 }
 
 /// The rates and latencies of half a minute.
@@ -47,22 +47,22 @@ struct Point {
 
 impl Point {
     /// Puts the rates of sources into the order `after`, once a reload has added or removed sources.
-    fn reorder(&mut self, before: &[usize], after: &[usize]) {
-        let rate_of = |index| before.iter().position(|of| *of == index).map_or(0.0, |at| self.ids[at]);
-        self.ids = after.iter().map(|&index| rate_of(index)).collect();
+    fn reorder(&mut self, before: &[String], after: &[String]) {
+        let rate_of = |name| before.iter().position(|of| of == name).map_or(0.0, |at| self.ids[at]);
+        self.ids = after.iter().map(rate_of).collect();
     }
 }
 
 impl History {
     /// Adds a point once the last point is half a minute old. Must be called every few seconds.
-    pub(crate) fn observe(&mut self, status: &Status) {
-        if status.uptime_s - self.before.at_s < POINT_S {
+    pub(crate) fn observe(&mut self, now: &Samples) {
+        let over_s = now.daemon.measure(UptimeS) - self.before.daemon.measure(UptimeS);
+        if over_s < POINT_S {
             return;
         }
-        let now = Sample::of(status);
-        let since = now.clone().since(&self.before);
-        self.before = now;
-        let order: Vec<usize> = status.sources.iter().map(|source| source.index).collect();
+        let since = now.since(&self.before);
+        self.before = now.since(&Samples::default());
+        let order: Vec<String> = now.sources().map(|source| source.name.clone()).collect();
         if order != self.order {
             let before = std::mem::replace(&mut self.order, order);
             self.points.iter_mut().for_each(|point| point.reorder(&before, &self.order));
@@ -71,34 +71,35 @@ impl History {
             self.points.pop_front();
         }
         self.every_s = POINT_S;
+        let per_second = |count: u64| (count as f64 / over_s) as f32;
+        let latency = since.daemon.latency();
         self.points.push_back(Point {
-            uptime_s: status.uptime_s,
-            ids: self.order.iter().map(|index| since.per_second(since.sources[index].ids)).collect(),
-            requests: since.per_second(since.sources.values().map(|source| source.requests).sum()),
-            refused: since.per_second(since.sources.values().map(|source| source.refused).sum()),
-            latency_s: [0.5, 0.99, 0.999]
-                .map(|share| since.latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
+            uptime_s: now.daemon.measure(UptimeS),
+            ids: since.sources().map(|source| per_second(source.count(SourceIds))).collect(),
+            requests: per_second(since.sum(SourceRequests)),
+            refused: per_second(since.sum(SourceRefused)),
+            latency_s: [0.5, 0.99, 0.999].map(|share| latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::tests::healthy;
+    use super::super::samples::tests::healthy_but;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_history_has_an_hour_of_half_minute_points() {
         let mut history = History::default();
-        let mut status = healthy();
-        (status.sources[0].counts.ids, status.sources[0].counts.requests) = (0, 0);
+        let mut now = healthy_but([(SourceIds, json!(0)), (SourceRequests, json!(0))]);
+        let mut latency = now.daemon.latency();
         for second in 1..=7_200 {
-            status.uptime_s = f64::from(second);
-            status.sources[0].counts.ids += 50;
-            status.sources[0].counts.requests += 10;
-            status.sources[0].counts.refused += u64::from(second > 7_100) * 4;
-            status.latency.counts[7] += 10;
-            history.observe(&status);
+            let refused = u64::from(second > 7_100) * 4;
+            now.first_source().add(SourceIds, 50).add(SourceRequests, 10).add(SourceRefused, refused);
+            latency.counts[7] += 10;
+            now.daemon.set(UptimeS, f64::from(second)).set(Durations, latency.value());
+            history.observe(&now);
         }
         assert_eq!(history.points.len(), POINTS_MAX);
         let first = &history.points[0];

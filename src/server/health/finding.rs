@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 /// metrics and the alerts leave out `stop`. The log leaves out `stop` and `reload`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// The subject, such as `clock`: one of [`DAEMON`](super::findings::DAEMON) or
-    /// [`SOURCE`](super::findings::SOURCE), or `stop`.
+    /// The subject, such as `clock`: a name of the tables in `findings.rs`, or `stop`.
     pub(crate) name: Cow<'static, str>,
     /// The name of the source that the finding is about. `None`: the finding is about the daemon.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -69,18 +68,5 @@ impl Finding {
             Some(source) => format!("{} of {source}", self.name),
             None => self.name.to_string(),
         }
-    }
-}
-
-/// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
-pub(crate) fn seconds(seconds: f64) -> String {
-    match seconds {
-        ..0.001 if seconds > 0.0 => format!("{:.0} µs", seconds * 1e6),
-        0.001..1.0 => format!("{:.0} ms", seconds * 1e3),
-        ..10.0 => format!("{seconds:.1} s"),
-        ..120.0 => format!("{seconds:.0} s"),
-        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
-        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
-        _ => format!("{:.0} days", seconds / 86_400.0),
     }
 }
