@@ -163,12 +163,12 @@ impl Site {
     }
 
     fn metrics(&self, is_openmetrics: bool) -> Response<Full<Bytes>> {
-        let text = metrics::openmetrics(self.0.exposed());
-        if is_openmetrics {
-            respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+        let kind = if is_openmetrics {
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
         } else {
-            respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics::classic(&text))
-        }
+            "text/plain; version=0.0.4; charset=utf-8"
+        };
+        respond(StatusCode::OK, kind, metrics::text(&self.0.exposed(), is_openmetrics))
     }
 
     async fn health(&self) -> Response<Full<Bytes>> {

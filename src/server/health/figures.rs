@@ -240,6 +240,15 @@ impl Figure {
         &ROWS[self as usize]
     }
 
+    /// Returns the type of its metric.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Figure::Durations => "histogram",
+            _ if self.row().metric.ends_with("_total") => "counter",
+            _ => "gauge",
+        }
+    }
+
     /// Returns true if the figure only grows from the daemon's start on.
     pub(crate) fn grows(self) -> bool {
         let others = matches!(self, Figure::Durations | Figure::UptimeS | Figure::IdentityRequests);
@@ -259,11 +268,7 @@ mod tests {
             let labels =
                 group.label().into_iter().chain(labels.iter().copied()).map(|label| format!("`{label}`"));
             let labels = labels.collect::<Vec<_>>().join(", ");
-            let kind = match figure {
-                Figure::Durations => "histogram",
-                _ if metric.ends_with("_total") => "counter",
-                _ => "gauge",
-            };
+            let kind = figure.kind();
             let gap = if labels.is_empty() { "" } else { " " };
             table += &format!("| `{metric}` | {kind} | {labels}{gap}| {means} |\n");
         }
