@@ -12,6 +12,7 @@ use super::shared::wake_ups::WakeUps;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::pending::PendingLimits;
+use crate::server::net::rejections::Rejections;
 use crate::tls;
 use snowbank_core::clock::Wall;
 use snowbank_core::shard::Order;
@@ -28,6 +29,7 @@ pub(crate) struct Common {
     /// The acceptor of TLS listeners. `None`: the daemon has no certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) pending: PendingLimits,
+    pub(crate) rejections: Rejections,
     pub(crate) heartbeat: Heartbeat,
     /// True once the first sources have started, or wait for a worker ID.
     pub(crate) decided: watch::Sender<bool>,
@@ -61,6 +63,7 @@ impl Common {
             metrics,
             tls,
             pending: PendingLimits::default(),
+            rejections: Rejections::default(),
             heartbeat: Heartbeat::new(shards),
             decided: watch::Sender::new(false),
             refused: SetOnce::new(),

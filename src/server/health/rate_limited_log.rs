@@ -17,10 +17,6 @@ pub(crate) struct RateLimited {
 }
 
 impl RateLimited {
-    pub(crate) const fn new() -> Self {
-        RateLimited { logged_at: None, unlogged: 0 }
-    }
-
     /// Returns true if the last log line is less than [`PERIOD`] old.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
         self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < PERIOD)

@@ -20,7 +20,6 @@ use crate::frontends::IdForm;
 use crate::os_clock;
 use crate::server::common::Common;
 use crate::server::net::pending::Occupancy;
-use crate::server::net::rejections;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use snowbank_core::clock::{Now, Observed};
 use snowbank_core::source::Source;
@@ -146,7 +145,7 @@ impl Common {
             .put(Evicted, evicted)
             .put(UnauthorizedRefusals, metrics.sum(|shard| shard.unauthorized_refusals.get()))
             .put(UnauthorizedTimeouts, metrics.sum(|shard| shard.unauthorized_timeouts.get()))
-            .put(UnauthorizedAddresses, rejections::unauthorized_addresses());
+            .put(UnauthorizedAddresses, self.rejections.unauthorized_addresses());
         for (form, name) in [(IdForm::Integer, "integer"), (IdForm::String, "string")] {
             let count = metrics.incr_connections.get(form);
             daemon.put_labelled(IncrConnections, vec![name.to_owned()], count);

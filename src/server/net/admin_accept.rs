@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 
 use super::accept::Registered;
 use super::pending::{Pending, PendingLimit};
+use super::rejections::Rejections;
 use super::socket_stream::SocketStream;
-use super::{rejections, tls_stream};
+use super::tls_stream;
 use crate::admin::{HEAD_WITHIN, Site};
 use crate::tls;
 
@@ -40,10 +41,11 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
 /// client neither sends nor waits for an answer.
 async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: Site, mut pending: Pending) {
     let peer = stream.peer();
+    let rejections = &site.0.0.rejections;
     let answers = AtomicBool::new(false);
     let evicted = pending.evicted();
     let mut served = pin!(async {
-        if let Some(stream) = encrypted(stream, tls).await {
+        if let Some(stream) = encrypted(stream, tls, rejections).await {
             let is_loopback = stream.is_at_loopback();
             site.serve(stream, is_loopback, &answers).await;
         }
@@ -58,16 +60,23 @@ async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: S
     });
     tokio::select! {
         biased;
-        () = evicted => rejections::log(peer, "it was idle at the admin listener, and a newcomer needed its place"),
+        () = evicted => rejections.log(peer, "it was idle at the admin listener, and a newcomer needed its place"),
         () = served => {}
     }
 }
 
 /// Shakes hands if the listener speaks TLS. Returns `None` if the handshake fails.
-async fn encrypted(stream: SocketStream, tls: Option<tls::Acceptor>) -> Option<SocketStream> {
+async fn encrypted(
+    stream: SocketStream,
+    tls: Option<tls::Acceptor>,
+    rejections: &Rejections,
+) -> Option<SocketStream> {
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            tokio::time::timeout(HEAD_WITHIN, tls_stream::shake(socket, &acceptor)).await.ok()?.ok()
+            tokio::time::timeout(HEAD_WITHIN, tls_stream::shake(socket, &acceptor, rejections))
+                .await
+                .ok()?
+                .ok()
         }
         (stream, _) => Some(stream),
     }

@@ -20,21 +20,26 @@ const REASONS_MAX: usize = 32;
 /// share one limit, so that an attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
-static REASONS: Mutex<Rejections> = Mutex::new(Rejections::new(REASONS_MAX));
-static ADDRESSES: Mutex<Rejections> = Mutex::new(Rejections::new(ADDRESSES_MAX));
+/// The rejections of a daemon that were logged lately.
+#[derive(Debug)]
+pub(crate) struct Rejections {
+    reasons: Mutex<RateLimits>,
+    addresses: Mutex<RateLimits>,
+}
 
-/// The rate limits of the rejections that were logged lately.
-struct Rejections {
-    /// The limits by address and reason. In [`REASONS`], the address is always empty.
+/// The rate limits of rejections.
+#[derive(Debug)]
+struct RateLimits {
+    /// The limits by address and reason. For `reasons`, the address is always empty.
     limits: BTreeMap<(String, String), RateLimited>,
     limits_max: usize,
     /// The limit that all further rejections share.
     others: RateLimited,
 }
 
-impl Rejections {
-    const fn new(limits_max: usize) -> Self {
-        Rejections { limits: BTreeMap::new(), limits_max, others: RateLimited::new() }
+impl RateLimits {
+    fn new(limits_max: usize) -> Self {
+        RateLimits { limits: BTreeMap::new(), limits_max, others: RateLimited::default() }
     }
 
     /// Counts a rejection. If it must be logged, returns the number of rejections since the last
@@ -54,54 +59,63 @@ impl Rejections {
     }
 }
 
-/// Logs that a connection was closed because of an error of its peer.
-pub(crate) fn log(peer: impl fmt::Display, reason: &str) {
-    log_closed(&REASONS, "", peer, reason);
-}
-
-/// Logs that a connection was closed because its peer sent nothing for `idle_timeout`. This is no
-/// fault, so the line is no warning.
-pub(crate) fn log_idle(peer: impl fmt::Display, idle_timeout: Duration) {
-    let reason = format!("it sent nothing for {idle_timeout:?} (limits.idle_timeout)");
-    if let Some(count) = count(&REASONS, "", &reason) {
-        tracing::info!(%peer, count, "closed an idle connection: {reason}");
+impl Default for Rejections {
+    fn default() -> Self {
+        let [reasons, addresses] = [REASONS_MAX, ADDRESSES_MAX].map(|max| Mutex::new(RateLimits::new(max)));
+        Rejections { reasons, addresses }
     }
 }
 
-/// Logs that a connection was closed because the peer did not authorize itself. `origin` is the
-/// peer's address without the port.
-pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, reason: &str) {
-    log_closed(&ADDRESSES, origin, peer, reason);
-}
+impl Rejections {
+    /// Logs that a connection was closed because of an error of its peer.
+    pub(crate) fn log(&self, peer: impl fmt::Display, reason: &str) {
+        log_closed(&self.reasons, "", peer, reason);
+    }
 
-/// Logs that a request was refused because its peer has not authorized itself. The connection stays
-/// open.
-pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, reason: &str) {
-    match count(&ADDRESSES, origin, reason) {
-        Some(1) => tracing::warn!(%peer, "refused a request: {reason}"),
-        Some(count) => tracing::warn!(%peer, count, "refused requests, this one the last: {reason}"),
-        None => {}
+    /// Logs that a connection was closed because its peer sent nothing for `idle_timeout`. This is
+    /// no fault, so the line is no warning.
+    pub(crate) fn log_idle(&self, peer: impl fmt::Display, idle_timeout: Duration) {
+        let reason = format!("it sent nothing for {idle_timeout:?} (limits.idle_timeout)");
+        if let Some(count) = count(&self.reasons, "", &reason) {
+            tracing::info!(%peer, count, "closed an idle connection: {reason}");
+        }
+    }
+
+    /// Logs that a connection was closed because the peer did not authorize itself. `origin` is the
+    /// peer's address without the port.
+    pub(crate) fn log_unauthorized(&self, peer: impl fmt::Display, origin: &str, reason: &str) {
+        log_closed(&self.addresses, origin, peer, reason);
+    }
+
+    /// Logs that a request was refused because its peer has not authorized itself. The connection
+    /// stays open.
+    pub(crate) fn log_refused(&self, peer: impl fmt::Display, origin: &str, reason: &str) {
+        match count(&self.addresses, origin, reason) {
+            Some(1) => tracing::warn!(%peer, "refused a request: {reason}"),
+            Some(count) => tracing::warn!(%peer, count, "refused requests, this one the last: {reason}"),
+            None => {}
+        }
+    }
+
+    /// Returns the number of addresses with a log line of the last minute about an unauthorized
+    /// connection or request; at most [`ADDRESSES_MAX`].
+    pub(crate) fn unauthorized_addresses(&self) -> usize {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let recent = addresses.limits.iter().filter(|(_, limit)| limit.is_recent(now));
+        let mut origins: Vec<&str> = recent.map(|((origin, _), _)| origin.as_str()).collect();
+        // The keys are sorted, so equal origins are adjacent.
+        origins.dedup();
+        origins.len()
     }
 }
 
-/// Returns the number of addresses with a log line of the last minute about an unauthorized
-/// connection or request; at most [`ADDRESSES_MAX`].
-pub(crate) fn unauthorized_addresses() -> usize {
-    let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = Instant::now();
-    let recent = addresses.limits.iter().filter(|(_, limit)| limit.is_recent(now));
-    let mut origins: Vec<&str> = recent.map(|((origin, _), _)| origin.as_str()).collect();
-    // The keys are sorted, so equal origins are adjacent.
-    origins.dedup();
-    origins.len()
+fn count(limits: &Mutex<RateLimits>, origin: &str, reason: &str) -> Option<u64> {
+    limits.lock().unwrap_or_else(PoisonError::into_inner).count(origin, reason, Instant::now())
 }
 
-fn count(rejections: &Mutex<Rejections>, origin: &str, reason: &str) -> Option<u64> {
-    rejections.lock().unwrap_or_else(PoisonError::into_inner).count(origin, reason, Instant::now())
-}
-
-fn log_closed(rejections: &Mutex<Rejections>, origin: &str, peer: impl fmt::Display, reason: &str) {
-    match count(rejections, origin, reason) {
+fn log_closed(limits: &Mutex<RateLimits>, origin: &str, peer: impl fmt::Display, reason: &str) {
+    match count(limits, origin, reason) {
         Some(1) => tracing::warn!(%peer, "closed a connection: {reason}"),
         Some(count) => tracing::warn!(%peer, count, "closed connections, this one the last: {reason}"),
         None => {}
@@ -114,9 +128,9 @@ mod tests {
 
     #[test]
     fn new_reasons_beyond_the_limit_share_a_log_line() {
-        let mut rejections = Rejections::new(REASONS_MAX);
+        let mut rejections = RateLimits::new(REASONS_MAX);
         let start = Instant::now();
-        let logged_at = |rejections: &mut Rejections, second, range: std::ops::Range<u64>| {
+        let logged_at = |rejections: &mut RateLimits, second, range: std::ops::Range<u64>| {
             let now = start + Duration::from_secs(second);
             range.filter_map(|number| rejections.count("", &number.to_string(), now)).collect::<Vec<_>>()
         };

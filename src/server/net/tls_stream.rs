@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
-use super::rejections;
+use super::rejections::Rejections;
 use super::socket_stream::{SocketStream, network_of};
 use crate::access::Shown;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure, ServerStream};
@@ -33,7 +33,11 @@ pub(crate) const UNSENT_BYTES_MAX: usize = 16 * 1024;
 ///
 /// # Errors
 /// Returns the reason why the handshake failed.
-pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
+pub(crate) async fn shake(
+    socket: TcpStream,
+    acceptor: &Acceptor,
+    rejections: &Rejections,
+) -> Result<SocketStream, HandshakeFailure> {
     let peer = socket.peer_addr();
     // The digest of the authorities is read before the handshake. If a reload changes the
     // authorities during the handshake, the session checks the certificate again.
@@ -44,7 +48,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
             if failure != HandshakeFailure::Left
                 && let Ok(peer) = peer
             {
-                rejections::log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
+                rejections.log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
             }
             if let Some(socket) = socket {
                 SocketStream::Tcp(socket.tcp).linger(|| ()).await;

@@ -38,7 +38,6 @@ use crate::access::Session;
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::Pending;
-use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_core::clock::BootMicros;
 
@@ -200,29 +199,30 @@ impl<F: FrontEnd> Connection<F> {
     fn record_closed(&self, reason: CloseReason) {
         let thread = &self.member.thread;
         thread.counters.record_closed(reason);
+        let rejections = &thread.common.rejections;
         let limits = &thread.live_config.borrow().limits;
         let stall_timeout = limits.stall_timeout;
         let peer = self.stream.peer();
         match reason {
-            CloseReason::UnreadReplies => rejections::log(
+            CloseReason::UnreadReplies => rejections.log(
                 peer,
                 &format!(
                     "it read no reply for {stall_timeout:?} (limits.stall_timeout), and has its share of \
                      limits.max_queued_bytes queued; read replies while sending, or send fewer requests at once"
                 ),
             ),
-            CloseReason::HalfRequest => rejections::log(
+            CloseReason::HalfRequest => rejections.log(
                 peer,
                 &format!("the rest of a request did not arrive for {stall_timeout:?} (limits.stall_timeout)"),
             ),
-            CloseReason::Queue => rejections::log(
+            CloseReason::Queue => rejections.log(
                 peer,
                 &format!(
                     "for {stall_timeout:?}, limits.max_queued_bytes had no room for its long request; see who reads no \
                      replies, or raise the limit"
                 ),
             ),
-            CloseReason::Idle => rejections::log_idle(peer, limits.idle_timeout.unwrap_or_default()),
+            CloseReason::Idle => rejections.log_idle(peer, limits.idle_timeout.unwrap_or_default()),
             CloseReason::BadRequest | CloseReason::Errors | CloseReason::Unauthorized => {}
         }
     }

@@ -18,7 +18,7 @@ use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::pending::Pending;
 use crate::server::net::socket_stream::{SocketStream, network_of};
-use crate::server::net::{rejections, tls_stream};
+use crate::server::net::tls_stream;
 use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
@@ -84,7 +84,7 @@ async fn shake_hands(
     let peer = socket.peer_addr();
     let mut account = Account::for_handshake();
     let evicted = pending.evicted();
-    let mut shake = pin!(tls_stream::shake(socket, acceptor));
+    let mut shake = pin!(tls_stream::shake(socket, acceptor, &thread.common.rejections));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived, so a stop need not wait for it.
@@ -105,7 +105,7 @@ async fn shake_hands(
         () = evicted => {
             if let Ok(peer) = peer {
                 let reason = "it did not finish its handshake, and a newcomer needed its place";
-                rejections::log_unauthorized(peer, &network_of(peer.ip()), reason);
+                thread.common.rejections.log_unauthorized(peer, &network_of(peer.ip()), reason);
             }
             None
         }

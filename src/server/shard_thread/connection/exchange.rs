@@ -12,7 +12,6 @@ use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
 use crate::frontends::{FEW_IDS, FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::health::metrics::CloseReason;
-use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_core::clock::BootMicros;
 use snowbank_wire::{Action, ErrorCode};
@@ -295,7 +294,7 @@ impl<F: FrontEnd> Exchange<F> {
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
-        rejections::log(peer.peer(), &format!("after a reload: {denial}"));
+        turn.thread.common.rejections.log(peer.peer(), &format!("after a reload: {denial}"));
         // The client's files may already have another token or certificate.
         let words = Words {
             code: ErrorCode::Unauthorized,
@@ -316,13 +315,13 @@ impl<F: FrontEnd> Exchange<F> {
         turn.thread.counters.record_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
             turn.thread.counters.unauthorized_refusals.add(1);
-            rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
+            turn.thread.common.rejections.log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
         }
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
         if is_one_too_many {
             turn.thread.counters.record_closed(CloseReason::Errors);
-            rejections::log(peer.peer(), "its last thousand requests were errors");
+            turn.thread.common.rejections.log(peer.peer(), "its last thousand requests were errors");
         }
         is_one_too_many
     }
@@ -335,11 +334,11 @@ fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<Er
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);
     match turn.conditions.rejection.take() {
         Some(reason) if is_unauthorized => {
-            rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
+            turn.thread.common.rejections.log_unauthorized(peer.peer(), &peer.origin(), &reason);
         }
         Some(reason) => {
             turn.thread.counters.record_closed(CloseReason::BadRequest);
-            rejections::log(peer.peer(), &reason);
+            turn.thread.common.rejections.log(peer.peer(), &reason);
         }
         None => {}
     }

@@ -11,7 +11,6 @@ use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
-use crate::server::net::rejections;
 use snowbank_wire::MAX_REQUEST_SIZE;
 
 /// The delay before a client learns that its token is wrong or missing. During the delay, the
@@ -57,7 +56,7 @@ impl<F: FrontEnd> Connection<F> {
             },
         };
         thread.counters.record_closed(CloseReason::Unauthorized);
-        rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
         Ok(TurnEnd::End)
     }
 
@@ -78,9 +77,10 @@ impl<F: FrontEnd> Connection<F> {
             }
             // The client has sent more bytes than a message with a token has.
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => {
-                self.member.thread.counters.record_closed(CloseReason::Unauthorized);
+                let thread = &self.member.thread;
+                thread.counters.record_closed(CloseReason::Unauthorized);
                 let reason = "it sent more bytes than a message with a token has";
-                rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+                thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
                 *turn = TurnEnd::End;
             }
             _ => {}
