@@ -20,7 +20,7 @@
 //! read the environment.
 
 #[macro_use]
-pub(crate) mod setting;
+mod setting;
 
 mod daemon;
 mod diff;
@@ -37,6 +37,7 @@ mod mistake;
 mod open_fields;
 mod overrides;
 mod pick;
+mod protocols;
 mod reader;
 mod secrets;
 mod settle;
@@ -46,8 +47,8 @@ mod state_dir;
 mod suggest;
 mod summary;
 mod tokens;
-pub(crate) mod units;
-pub(crate) mod value;
+mod units;
+mod value;
 mod worker_id_from;
 
 use std::fs::{self, File};
@@ -56,7 +57,6 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, Difference, diff};
 pub use fields::{LogFormat, SHARDS_MAX, Shards, WorkerIds};
@@ -68,6 +68,7 @@ pub use machine::{Interface, Machine};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
+pub use protocols::{FrontEndSettings, PROTOCOLS, Protocol, Replies};
 pub use secrets::{FileDigest, Secrets};
 pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;

@@ -6,10 +6,11 @@
 //!
 //! # A new front end
 //!
-//! 1. A file here: its `ABOUT`, its settings, and the type that implements [`FrontEnd`]. Begin with
-//!    a copy of `noeqd.rs` (binary, without errors) or of `memcached.rs` (lines, with errors).
-//! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
+//! 1. Its row and its settings in `config/protocols.rs`. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
+//! 2. A file here: its `ABOUT`, and the type that implements [`FrontEnd`]. Begin with a copy of
+//!    `noeqd.rs` (binary, without errors) or of `memcached.rs` (lines, with errors).
+//! 3. Its `mod` line below, and its arms in `registry.rs`.
 //!
 //! The compiler and `cargo test` then name what the tests of the new front end need: non-default
 //! values of its settings, a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`.
@@ -24,7 +25,7 @@
 //!
 //! # Modules
 //!
-//! - `registry`: all that follows from a row.
+//! - `registry`: the front end of each protocol.
 //! - `statistics`: the statistics of katsubushi, counted by its rules.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
@@ -44,33 +45,22 @@ mod statistics;
 mod words;
 
 pub use facts::Facts;
-pub use native::Form;
-pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
-pub use resp::{IdForm, IncrConnections, Replies};
+pub use http::Http;
+pub use memcached::Memcached;
+pub use native::{Form, Native};
+pub use noeqd::Noeqd;
+pub(crate) use registry::{About, WithFrontEnd};
+pub use resp::{IdForm, IncrConnections, Resp};
 pub use statistics::{GetCounters, Gets};
 pub use words::{Reason, Words, in_words, no_grant, removed};
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use self::registry::front_ends;
 use crate::access::{Denial, Session};
-use crate::config::Settings;
-use crate::config::setting::Row;
+use crate::config::Protocol;
 use snowbank_id::layout::{Run, UnixMicros};
-use snowbank_wire::address::Address;
 use snowbank_wire::{ErrorCode, MAX_REQUEST_SIZE};
-
-front_ends! {
-    /// Redis' protocol, versions 2 and 3.
-    Resp in resp, RespSettings;
-    /// memcached's protocol as katsubushi speaks it.
-    Memcached in memcached, MemcachedSettings;
-    /// noeqd's protocol.
-    Noeqd in noeqd, NoeqdSettings;
-    /// HTTP, version 1.1.
-    Http in http, HttpSettings;
-}
 
 /// The most bytes of one message. A connection keeps no more of an unfinished message, however much
 /// its client sends. A front end may allow less.

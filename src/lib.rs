@@ -113,7 +113,6 @@ pub mod access;
 mod admin;
 mod amounts;
 pub mod cli;
-#[macro_use]
 pub mod config;
 mod counter;
 pub mod frontends;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
 use super::value::Value;
-use snowbank_fleet::rules::HORIZON_MAX;
+use snowbank_fleet::HORIZON_MAX;
 use snowbank_fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
 use snowbank_wire::address::Address;
 

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Override, Overrides, Settings};
-use crate::frontends::Protocol;
+use super::{Override, Overrides, Protocol, Settings};
 use snowbank_wire::address::Address;
 
 impl Settings {

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::LogSettings;
+use super::Protocol;
 use super::daemon::rows;
 use super::findings::Input;
 use super::machine::IPV4_VARIABLE;
@@ -16,7 +17,6 @@ use super::reader::Reader;
 use super::setting::Row;
 use super::suggest::nearest;
 use super::value::Value;
-use crate::frontends::Protocol;
 
 /// A value that overrides the value in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ const LAST_OPTIONS: [CommandOption; 3] = [
 /// Returns the settings that have an option.
 pub(super) fn options() -> impl Iterator<Item = CommandOption> {
     let front_ends = Protocol::ALL.into_iter().filter_map(|protocol| {
-        let help = protocol.about().option_help?;
+        let help = protocol.option_help()?;
         Some((protocol.listen_key(), protocol.name(), "ADDR", help))
     });
     FIRST_OPTIONS.into_iter().chain(front_ends).chain(LAST_OPTIONS)

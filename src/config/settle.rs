@@ -15,7 +15,7 @@ use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_so
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
-use snowbank_fleet::rules::HORIZON_MAX;
+use snowbank_fleet::HORIZON_MAX;
 use snowbank_fleet::{CoordinatorKind, NUMBERS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_wire::address::Address;
@@ -115,14 +115,13 @@ fn check_any_key(settings: &Settings, findings: &mut Findings) {
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     let Some(file) = &settings.auth.token_file else { return };
     for (protocol, addresses) in settings.listeners() {
-        let Some(exemption) = &protocol.about().token_exemption else { continue };
-        if addresses.is_empty() || (exemption.is_set)(&settings.front_ends) {
+        let Some(exemption) = protocol.token_exemption() else { continue };
+        if addresses.is_empty() || settings.front_ends.exempt(protocol) {
             continue;
         }
         let text = format!(
             "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a \
-             token; or {}, so that everyone who can connect draws IDs",
-            exemption.line
+             token; or {exemption}, so that everyone who can connect draws IDs"
         );
         findings.mistake_of(protocol.listen_key(), text);
     }

@@ -6,8 +6,7 @@ use super::fields::keys_of_others;
 use super::fleet::FleetSettings;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
-use super::{Address, IdentitySettings, Settings, SourceSettings};
-use crate::frontends::Replies;
+use super::{Address, IdentitySettings, Replies, Settings, SourceSettings};
 use snowbank_id::layout::{Life, UnixMicros};
 
 /// The largest number up to which a double holds every integer.
@@ -145,12 +144,11 @@ impl Settings {
         let mut warnings = Vec::new();
         for (protocol, addresses) in self.listeners() {
             if self.auth.token_file.is_some()
-                && let Some(exemption) = &protocol.about().token_exemption
+                && let Some(exemption) = protocol.token_exemption()
                 && let Some(address) = addresses.iter().find(|address| self.needs_no_certificate(address))
             {
                 warnings.push(format!(
-                    "{address} asks for no token ({}): everyone who can connect to it draws IDs",
-                    exemption.line
+                    "{address} asks for no token ({exemption}): everyone who can connect to it draws IDs"
                 ));
             }
         }

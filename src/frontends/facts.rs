@@ -1,7 +1,8 @@
 //! The facts about the daemon that front ends use.
 
-use super::{Replies, resp};
+use super::resp;
 use crate::access::Rules;
+use crate::config::Replies;
 use crate::config::{Settings, SourceSettings};
 use snowbank_id::layout::Layout;
 

@@ -1,6 +1,6 @@
 //! Describes clients that speak another protocol than the listener.
 
-use super::Protocol;
+use crate::config::Protocol;
 
 const OTHER_SERVER: &str = "the address of the server that it looks for";
 

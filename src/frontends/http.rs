@@ -30,9 +30,7 @@ use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
 use crate::admin::{HEAD_BYTES_MAX, head_too_long, is_local_name};
 use crate::config::Protocol;
-use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
 use snowbank_id::layout::UnixMicros;
-use snowbank_wire::address::Address;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
@@ -40,21 +38,9 @@ pub(super) const ABOUT: About = About {
     client: "an HTTP client",
     listener: "a listener for clients of HTTP",
     address: "an address of [http] or [admin], or of the server that it looks for",
-    option_help: Some("Listen for clients of HTTP (addresses as for Redis); by default nowhere"),
-    token_exemption: None,
     recognises: is_http,
     refuse_connection,
 };
-
-settings! {
-    /// The front end for clients of HTTP.
-    pub struct HttpSettings at |settings, _index| (settings.front_ends.http) {
-        /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths
-        /// of katsubushi and Leaf. A request that names no source draws from the first. Empty:
-        /// none.
-        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
-    }
-}
 
 /// The first four bytes of a request, for each method.
 const METHODS: [&[u8; 4]; 9] =

@@ -19,42 +19,18 @@ use self::keys::Keys;
 use self::skip::Skip;
 use super::facts::Increment;
 use super::words::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, TokenExemption};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step};
 use crate::config::Protocol;
-use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
 use snowbank_wire::MAX_REPLY_SIZE;
-use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "a memcached client",
     listener: "a listener for clients of memcached",
     address: "an address of [memcached], or of the server that it looks for",
-    option_help: Some(
-        "Listen for clients of memcached and katsubushi (addresses as for Redis); by default nowhere",
-    ),
-    token_exemption: Some(TokenExemption {
-        line: "memcached.tokens = false",
-        is_set: |settings| !settings.memcached.tokens,
-    }),
     recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
     refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
-
-settings! {
-    /// The front end for clients of memcached.
-    pub struct MemcachedSettings at |settings, _index| (settings.front_ends.memcached) {
-        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key
-        /// of a get draws an ID, from the source of that name, or of the name before a colon, or
-        /// else from any_key, or the first. Empty: none.
-        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
-
-        /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token,
-        /// so the daemon then refuses to start with this front end. With false it starts, and
-        /// everyone who can connect draws IDs.
-        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
-    }
-}
 
 /// The version of memcached that the daemon reports. libmemcached treats a version that begins with
 /// 0 as a failure.

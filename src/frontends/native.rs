@@ -16,8 +16,6 @@ pub(super) const ABOUT: About = About {
     client: "a client of Snowbank's own protocol",
     listener: "a listener of Snowbank's own protocol",
     address: "an address of the setting listen",
-    option_help: None,
-    token_exemption: None,
     // A request begins with the length of its frame. The length is so small that its two high bytes
     // are 0.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),

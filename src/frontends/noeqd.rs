@@ -7,31 +7,18 @@ use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
-use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
 use snowbank_wire::ErrorCode;
-use snowbank_wire::address::Address;
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "a noeqd client",
     listener: "a listener for clients of noeqd",
     address: "an address of [noeqd]",
-    option_help: Some("Listen for clients of noeqd (addresses as for Redis); by default nowhere"),
-    token_exemption: None,
     // Any byte may come first.
     recognises: |_, _| false,
     // The protocol has no message for refusals.
     refuse_connection: |_, _| {},
 };
-
-settings! {
-    /// The front end for clients of noeqd.
-    pub struct NoeqdSettings at |settings, _index| (settings.front_ends.noeqd) {
-        /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the
-        /// number of IDs, which are from the first source. Empty: none.
-        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
-    }
-}
 
 /// The log's reason for refusing a request for zero IDs.
 const NO_COUNT: &str =

@@ -22,8 +22,6 @@ use self::transaction::Transaction;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::config::Protocol;
-use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
-use snowbank_wire::address::Address;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
@@ -31,43 +29,9 @@ pub(super) const ABOUT: About = About {
     client: "a Redis client",
     listener: "a listener for clients of Redis",
     address: "an address of [resp], or of the Redis server that it looks for",
-    option_help: Some(
-        "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
-    ),
-    token_exemption: None,
     recognises: |bytes, _| matches!(bytes, [b'*', b'0'..=b'9', ..]),
     refuse_connection: |out, _| encode::error(out, "ERR max number of clients reached"),
 };
-
-/// The form of IDs in replies to INCR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Replies {
-    /// RESP integers for clients that are known to read all 64 bits, bulk strings for all others.
-    Auto,
-    /// RESP integers, as Redis' own.
-    Integer,
-    /// Bulk strings.
-    String,
-}
-
-settings! {
-    /// The front end for clients of Redis.
-    pub struct RespSettings at |settings, _index| (settings.front_ends.resp) {
-        /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as
-        /// key draws an ID. The rules for worker_ids, TLS, tokens and limits apply here too. Empty:
-        /// none.
-        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
-
-        /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT
-        /// always replies with strings.
-        ///
-        /// JavaScript and Lua read integers above 2^53 inexactly, so that two IDs become one. With
-        /// "auto", clients get integers if they announce a library that is known to read all 64
-        /// bits, or send inline commands. All others get strings. If a client without a name can
-        /// read only integers, choose "integer", unless others read them inexactly.
-        replies: Replies = r#""auto""# in Table("resp"), Reload, |value| value.variant();
-    }
-}
 
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;

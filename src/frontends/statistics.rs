@@ -6,7 +6,8 @@
 
 use serde_json::Value;
 
-use super::{Conditions, Counts, FrameIds, Protocol, ids_in};
+use super::{Conditions, Counts, FrameIds, ids_in};
+use crate::config::Protocol;
 use crate::counter::Counter;
 
 /// Requests for IDs, as katsubushi counts them.
