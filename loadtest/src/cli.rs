@@ -20,11 +20,12 @@ use snowbank_wire::one_line;
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::failure::{Blame, Failure};
-use crate::judge::{Objectives, judge, trial};
+use crate::judge::{Objectives, judge};
 use crate::measure::SecondFigures;
 use crate::origin;
 use crate::report::terminal::{Terminal, is_stdout};
 use crate::report::{html, json, table};
+use crate::run::trial;
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::value::{Rate, Share, Time};
 

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use statrs::statistics::Statistics;
 
-use crate::report::figure::{UNKNOWN, Unit};
+use crate::figure::{UNKNOWN, Unit};
 use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;

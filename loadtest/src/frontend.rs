@@ -5,6 +5,7 @@
 //! protocol turns bytes into runs of IDs. The checks and the figures of these IDs are the same for
 //! all protocols.
 
+mod conversation;
 mod echo;
 mod http;
 mod memcached;
@@ -20,7 +21,8 @@ use snowbank_wire::{ErrorCode, Info, one_line};
 
 use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, OTHER_ERROR, Token};
+use crate::target::{OTHER_ERROR, Token};
+pub(crate) use conversation::{Access, Conversation};
 pub(crate) use echo::ROW as ECHO;
 pub(crate) use native::ROW as NATIVE;
 

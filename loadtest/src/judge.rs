@@ -17,16 +17,14 @@
 //! whatever the machine did. A closed connection fails the run, too, unless the machine or the
 //! generator stood still for over a second.
 //!
-//! - [`trial`]: runs a scenario, and repeats the run if it has no verdict. [`words`]: verdicts in
-//!   words.
+//! [`words`] has the verdicts in words.
 
-pub(crate) mod trial;
 pub(crate) mod words;
 
 use std::time::Duration;
 
 use crate::measure::{Counts, Fault};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::value::Rate;
 
 /// No target has a shorter idle timeout. If neither the machine nor the generator stood still for

@@ -18,13 +18,12 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::frontend::FrontEnd;
+use crate::frontend::{Access, FrontEnd};
 use crate::machine::Watched;
 use crate::machine::owner::Owner;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
-use crate::target::Access;
 
 pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;

@@ -21,8 +21,8 @@
 //! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms
 //!   and counters.
 //! - [`judge`]: decides the verdict: pass, fail or no verdict.
-//! - [`report`]: writes the results to the terminal, as JSON and as a page, all from one list of
-//!   figures. [`origin`]: adds the machine and the command line to these figures. [`units`]:
+//! - [`outcome`]: what a run found. [`report`]: writes it to the terminal, as JSON and as a page, all
+//!   from one list of figures ([`figure`]). [`origin`]: adds the machine and the command line to these figures. [`units`]:
 //!   formats numbers for people.
 //! - [`sweep`]: many runs that find the highest rate at which the objective holds. [`plan`]:
 //!   computes from a sweep how many daemons a rate needs. [`compare`]: compares the runs of two
@@ -39,12 +39,14 @@ mod cli;
 mod compare;
 mod daemon;
 mod failure;
+mod figure;
 mod frontend;
 mod judge;
 mod load;
 mod machine;
 mod measure;
 mod origin;
+mod outcome;
 mod plan;
 mod promise;
 mod report;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use crate::figure::{Figures, Unit};
 use crate::report::ORIGIN;
-use crate::report::figure::{Figures, Unit};
 
 /// Describes this process, its machine and the time of day. If the run started a daemon, the daemon
 /// runs on this machine, too. The command line contains no secret, because tokens are in files.

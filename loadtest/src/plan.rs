@@ -11,7 +11,7 @@ use serde_json::Value;
 use snowbank_id::layout::{Layout, Numbering, WorkerSet};
 
 use crate::failure::Failure;
-use crate::report::figure::{Figures, Unit};
+use crate::figure::{Figures, Unit};
 use crate::report::json::{FORMAT, Objective, Run};
 use crate::report::{LOAD, ORIGIN, PROCESSOR, TARGET};
 use crate::sweep::Sweep;

@@ -1,17 +1,16 @@
 //! The results of a run, for people and for programs.
 //!
-//! - [`figure`]: the list of figures from which the reports are made. [`json`]: the file of a run.
+//! - [`json`]: the file of a run, with the list of figures from which the reports are made.
 //! - [`table`]: the terminal. [`html`]: a page with charts.
 //! - [`terminal`]: lines, the progress bar and Ctrl-C.
 
-pub(crate) mod figure;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod table;
 pub(crate) mod terminal;
 
 use crate::judge::{Found, Objectives, Verdict};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::units::{duration, ids_per_s, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! - [`search`]: chooses the next rate. [`step`]: a run at a rate, and its answer.
-//! - [`table`]: shows the steps and the result at the terminal.
+//! - [`table`]: shows the steps and the result at the terminal. [`page`]: a page with a chart.
 //!
 //! All steps are runs against the same daemon. No ID may come twice in the whole sweep.
 
+pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod step;
 pub(crate) mod table;
@@ -19,8 +20,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Blame, Failure};
+use crate::figure::Figures;
 use crate::judge::Objectives;
-use crate::report::figure::Figures;
 use crate::report::json::FORMAT;
 use crate::report::terminal::Terminal;
 use crate::run::{self, Loaded};

@@ -1,7 +1,7 @@
 //! Connections to a target.
 
-mod access;
 mod stream;
+mod token;
 
 use std::io;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use snowbank_wire::Address as Endpoint;
 use snowbank_wire::ErrorCode;
 
-pub(crate) use access::{Access, Conversation, Token};
 pub(crate) use stream::Stream;
+pub(crate) use token::Token;
 
 use crate::failure::{Blame, Failure};
 
@@ -19,7 +19,7 @@ use crate::failure::{Blame, Failure};
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the failure of a connection that cannot be made.
-fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
+pub(crate) fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
     let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
     let is_limit_here = reason.raw_os_error().is_some_and(|code| limits.contains(&code));
     let blame = if is_limit_here { Blame::Machine } else { Blame::User };

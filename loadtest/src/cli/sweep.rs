@@ -7,10 +7,9 @@ use super::{json_text, open_files, write_files};
 use crate::failure::Failure;
 use crate::judge::Objectives;
 use crate::origin;
-use crate::report::html;
 use crate::report::terminal::Terminal;
 use crate::scenario::Drive;
-use crate::sweep::{SearchOptions, Settings, sweep, table};
+use crate::sweep::{SearchOptions, Settings, page, sweep, table};
 use crate::value::Rate;
 
 /// Find the saturation point: the highest rate at which the objective holds
@@ -49,10 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     terminal.print(|out| table::end(&swept, out));
     write_files(
         swept.exit_code(),
-        &[
-            (&arguments.json, &|| json_text(&swept)),
-            (&arguments.html, &|| html::sweep::render(&swept).into_bytes()),
-        ],
+        &[(&arguments.json, &|| json_text(&swept)), (&arguments.html, &|| page::render(&swept).into_bytes())],
     )
 }
 

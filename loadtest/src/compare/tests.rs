@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::report::figure::Figures;
+use crate::figure::Figures;
 use crate::report::tests as invented;
 
 /// Puts a figure before the other figures of a run. If several figures have the same name, the

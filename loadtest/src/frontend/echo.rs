@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use snowbank_id::layout::Run;
 use snowbank_wire::HEADER_SIZE;
 
-use super::{Awaited, FrontEnd, Met, Part, Read, Row, native};
+use super::{Awaited, Conversation, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;
-use crate::target::Conversation;
 
 pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", authorize: None, meet };
 

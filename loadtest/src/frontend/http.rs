@@ -7,10 +7,13 @@ use snowbank_id::layout::Run;
 use snowbank_wire::Address as Endpoint;
 use snowbank_wire::Info;
 
-use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
+use super::{
+    Access, Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text,
+    unreadable,
+};
 use crate::failure::Failure;
 use crate::promise::source_of;
-use crate::target::{Access, Conversation, OTHER_ERROR};
+use crate::target::OTHER_ERROR;
 
 pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", authorize: None, meet };
 

@@ -3,12 +3,11 @@
 use snowbank_id::layout::Run;
 
 use super::{
-    Awaited, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text,
-    unreadable,
+    Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push,
+    refusal_in, text, unreadable,
 };
 use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::Conversation;
 
 pub(super) static ROW: Row =
     Row { name: "memcached", protocol: "memcached's text protocol", authorize: None, meet };

@@ -9,10 +9,10 @@ use snowbank_wire::reply::{self, Reply};
 use snowbank_wire::request::{self, Next, Wait};
 use snowbank_wire::{Hello, VERSION};
 
-use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
+use super::{Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, Token, code_name};
+use crate::target::{Token, code_name};
 
 pub(crate) static ROW: Row =
     Row { name: "snowbank", protocol: "snowbank's protocol, version 1", authorize: Some(authorize), meet };

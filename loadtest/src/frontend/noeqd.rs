@@ -3,9 +3,9 @@
 
 use snowbank_id::layout::Run;
 
-use super::{Awaited, FrontEnd, Met, Part, Read, Row, push};
+use super::{Awaited, Conversation, FrontEnd, Met, Part, Read, Row, push};
 use crate::failure::Failure;
-use crate::target::{Conversation, Token};
+use crate::target::Token;
 
 pub(super) static ROW: Row =
     Row { name: "noeqd", protocol: "noeqd's protocol", authorize: Some(authorize), meet };

@@ -5,11 +5,14 @@ use std::sync::LazyLock;
 use snowbank_id::layout::Run;
 use snowbank_wire::one_line;
 
-use super::{Awaited, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
+use super::{
+    Awaited, Conversation, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in,
+    unreadable,
+};
 use crate::check::Violation;
 use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, Token};
+use crate::target::Token;
 
 pub(super) static ROW: Row =
     Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };

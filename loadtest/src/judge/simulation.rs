@@ -13,7 +13,7 @@ use crate::machine::waits::{Idle, LOOK_PERIOD, Look, Waits};
 use crate::machine::{NAP_NS, stall_of_nap};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Fault, Refusals};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::value::Rate;
 
 const US: u64 = 1_000;

@@ -3,8 +3,8 @@
 use super::{Latency, MIN_RATE_SHARE, Objectives};
 use crate::load::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, RECOVERY_TIMEOUT};
 use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
+use crate::outcome::Outcome;
 use crate::promise::Promise;
-use crate::run::Outcome;
 use crate::target::code_name;
 use crate::units::{count, counted, duration, grouped, ids_per_s, percent, stood_still};
 

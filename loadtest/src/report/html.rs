@@ -1,13 +1,12 @@
 //! One self-contained page for people, made only from the figures that `--json` writes.
 //!
-//! - [`run`], [`sweep`]: the pages of a run and of a sweep.
+//! - [`run`]: the page of a run.
 //! - [`chart`]: charts. `style.css`: light and dark colours.
 //!
 //! The page loads nothing and runs no script. It also has the text that the terminal prints.
 
 pub(crate) mod chart;
 pub(crate) mod run;
-pub(crate) mod sweep;
 
 use std::io;
 
@@ -19,7 +18,7 @@ const STYLE: &str = include_str!("html/style.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Returns a whole page: the result as the heading, then the content.
-fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> String {
+pub(crate) fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> String {
     // The sign is for readers who do not see the colour.
     let (sign, class) = match verdict {
         "pass" => ("✓", "pass"),
@@ -52,7 +51,7 @@ fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> S
 }
 
 /// Returns the text that the terminal prints, as a part of a page.
-fn printed(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Markup {
+pub(crate) fn printed(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Markup {
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let _ = write(&mut text);

@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::figure::{Figures, UNKNOWN, Unit};
 use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, TARGET, headline};
+use crate::figure::{Figures, UNKNOWN, Unit};
 use crate::judge::{Latency, Objectives, Verdict, quantile_name};
 use crate::load::Peer;
 use crate::measure::{Counts, SecondFigures, TimeHistogram, count_of, micros};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 use crate::units::lowercase;

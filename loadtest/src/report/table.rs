@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::figure::UNKNOWN;
 use super::json::Run;
 use super::{ECHO, LATENCIES, QUANTILES, ROWS, TERMINAL_ROWS};
+use crate::figure::UNKNOWN;
 use crate::judge::quantile_name;
 
 /// The width of the terminal. A word that would reach its last column begins a new line.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::figure::UNKNOWN;
 use crate::failure::{Blame, Failure};
+use crate::figure::UNKNOWN;
 use crate::measure::SecondFigures;
 use crate::units::{count, time};
 

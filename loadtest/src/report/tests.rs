@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::figure::Unit;
 use super::json::{Curve, FORMAT, Objective, RUN, Run};
 use super::*;
+use crate::figure::Unit;
 use crate::judge::{Latency, quantile_name};
 use crate::measure::SecondFigures;
 use crate::value::MAX_TIME;

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Blame, Failure};
 use crate::frontend;
+use crate::frontend::{Access, Conversation};
 use crate::load::{Clock, Peer};
 use crate::machine::owner::Owner;
 use crate::promise::Promise;
 use crate::scenario::Scenario;
-use crate::target::{Access, Conversation, GREETING_TIMEOUT, Stream};
+use crate::target::{GREETING_TIMEOUT, Stream};
 
 /// The time in which all connections together must open. On one machine, tens of thousands of
 /// connections take some seconds. A target that accepts each connection only after a retry must not

@@ -8,11 +8,12 @@ use snowbank_wire::ErrorCode;
 use super::search::{Attempt, Limit, Phase};
 use super::{CONFIRM_LENGTH, Ended, Settings};
 use crate::failure::Failure;
-use crate::judge::{Verdict, judge, trial};
+use crate::judge::{Verdict, judge};
 use crate::measure::{Counts, Fault};
+use crate::outcome::Outcome;
 use crate::report::LOAD;
 use crate::report::json::Run;
-use crate::run::{Loaded, Outcome};
+use crate::run::{Loaded, trial};
 use crate::scenario::Drive;
 use crate::value::Rate;
 

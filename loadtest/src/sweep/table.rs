@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::search::{Limit, Phase};
 use super::step::Step;
 use super::{Ended, Settings, Sweep};
-use crate::report::figure::UNKNOWN;
+use crate::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
 use crate::units::{duration, grouped, lowercase};

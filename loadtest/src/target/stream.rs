@@ -89,7 +89,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+    pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         let timeout = Some(timeout.max(Duration::from_millis(1)));
         self.socket.set_read_timeout(timeout)?;
         self.socket.set_write_timeout(timeout)

@@ -37,7 +37,7 @@ pub(crate) fn render(run: &Run) -> String {
 }
 
 /// Returns the percentile curves with the objectives, and all figures below the curves.
-pub(super) fn latencies(run: &Run) -> Markup {
+pub(crate) fn latencies(run: &Run) -> Markup {
     html! {
         section {
             h2 { "Latency by percentile" }
@@ -81,7 +81,7 @@ fn curves(run: &Run) -> Chart {
 }
 
 /// Returns the objectives as limits of a chart.
-pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
+pub(crate) fn limits(run: &Run) -> Vec<(f64, String)> {
     let limits = run.objectives.iter().map(|Objective { quantile, limit_us, .. }| {
         (*limit_us, format!("objective: {quantile} at most {}", time(*limit_us)))
     });

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::run::render;
-use crate::report::figure::Unit;
+use crate::figure::Unit;
 use crate::report::json::Run;
 use crate::report::{ECHO, IDS, LATENCIES, LOAD, ORIGIN, TARGET, tests as invented};
 

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Objectives, Verdict, judge};
+use super::{Loaded, run_echo};
 use crate::failure::{Blame, Failure};
+use crate::judge::{Objectives, Verdict, judge};
 use crate::measure::Fault;
+use crate::outcome::Outcome;
 use crate::report::terminal::Terminal;
-use crate::run::{Loaded, Outcome, run_echo};
 use crate::scenario::Scenario;
 
 /// The most runs by default. If the last of them has no verdict, the result is "no verdict".

@@ -2,13 +2,12 @@
 
 use maud::html;
 
-use super::chart::{Axis, Chart, Series};
-use super::run::{latencies, limits};
-use super::{page, printed};
+use super::step::Step;
+use super::{Sweep, table};
 use crate::report::LATENCIES;
-use crate::sweep::Sweep;
-use crate::sweep::step::Step;
-use crate::sweep::table;
+use crate::report::html::chart::{Axis, Chart, Series};
+use crate::report::html::run::{latencies, limits};
+use crate::report::html::{page, printed};
 use crate::units::{ids_per_s, short_rate, time};
 
 pub(crate) fn render(sweep: &Sweep) -> String {
