@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
+use crate::birth::{Birth, TICK};
 use crate::call::{Core, Deadline};
 use crate::connection::{Answer, Asked, Ids};
 use crate::error::Error;
@@ -30,75 +31,6 @@ const FAST: Duration = Duration::from_millis(10);
 
 /// A batch whose half went within this part of `good_for` is followed by one twice as large.
 const FAST_PART: u32 = 4;
-
-/// An instant from which an age counts, by both clocks: the monotonic clock may stand still while
-/// the machine sleeps, and the wall clock may be set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Birth {
-    monotonic_ns: u64,
-    wall_ns: u64,
-}
-
-impl Birth {
-    pub(crate) fn now() -> Self {
-        let (monotonic_ns, wall_ns) = clock::now_ns();
-        #[cfg(test)]
-        let wall_ns = wall_ns + SLEPT.get().as_nanos() as u64;
-        Self { monotonic_ns, wall_ns }
-    }
-
-    /// Returns the age at another instant, by the clock that shows more.
-    fn age_at(&self, now: &Self) -> Duration {
-        Duration::from_nanos(self.running_at(now).max(now.wall_ns.saturating_sub(self.wall_ns)))
-    }
-
-    /// Returns the time until another instant by the monotonic clock, in ns.
-    fn running_at(&self, now: &Self) -> u64 {
-        now.monotonic_ns.saturating_sub(self.monotonic_ns)
-    }
-}
-
-/// Linux's clocks that move with the kernel's tick. They take a quarter of the time of the exact
-/// ones, which would be most of the time that an ID takes.
-#[cfg(target_os = "linux")]
-mod clock {
-    use std::time::Duration;
-
-    use rustix::time::{ClockId, clock_gettime};
-
-    /// The longest tick of a Linux kernel.
-    pub(super) const TICK: Duration = Duration::from_millis(10);
-
-    /// Returns the monotonic clock and the wall clock, each from an epoch of its own.
-    pub(super) fn now_ns() -> (u64, u64) {
-        let read = |clock| {
-            let now = clock_gettime(clock);
-            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-        };
-        (read(ClockId::MonotonicCoarse), read(ClockId::RealtimeCoarse))
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod clock {
-    use std::sync::OnceLock;
-    use std::time::Duration;
-
-    pub(super) const TICK: Duration = Duration::ZERO;
-
-    /// Returns the monotonic clock and the wall clock, each from an epoch of its own.
-    pub(super) fn now_ns() -> (u64, u64) {
-        static EPOCH: OnceLock<Instant> = OnceLock::new();
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        (EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64, wall.as_nanos() as u64)
-    }
-}
-
-#[cfg(test)]
-thread_local! {
-    /// The time for which this thread's simulated machine has slept.
-    pub(crate) static SLEPT: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
-}
 
 /// A batch of a buffer, in the epoch in which it was asked for.
 #[derive(Debug)]
@@ -221,7 +153,7 @@ impl Buffer {
         loop {
             let age = self.batch.birth.age_at(&now);
             let left = self.ids.len() - self.at;
-            if left > 0 && (age + clock::TICK > self.batch.good_for || self.epoch != self.core.epoch()) {
+            if left > 0 && (age + TICK > self.batch.good_for || self.epoch != self.core.epoch()) {
                 self.core.figures.dropped.add(left);
                 self.resize(self.at, false);
                 let end = self.ids.len();
@@ -238,7 +170,7 @@ impl Buffer {
                 self.count();
             }
             if self.window >= LOOK_EVERY {
-                self.is_fast = Duration::from_nanos(self.window_began.running_at(&now)) + clock::TICK <= FAST;
+                self.is_fast = Duration::from_nanos(self.window_began.running_at(&now)) + TICK <= FAST;
                 (self.window, self.window_began) = (0, now);
             }
             let half = self.ids.len() / 2;

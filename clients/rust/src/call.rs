@@ -1,6 +1,8 @@
 //! One call: its deadline, its tries, and what an ERROR's action makes it do. Rules 3 and 4 of the
 //! page.
 
+mod greet;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +16,6 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::connection::{Answer, Asked, Connection};
 use crate::dial::{Failure, Opened, dial};
 use crate::error::{Collision, Error, Refusal};
-use crate::greet;
 use crate::options::{ClientOptions, FOREVER, check_timeout};
 use crate::rest::{Endpoints, Rest, Step};
 use crate::stats::{Event, Figures};

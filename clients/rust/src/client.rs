@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 use crate::call::{Core, Deadline};
 use crate::connection::{Answer, Asked};
 use crate::error::Error;
-use crate::ids::{Ids, SharedIds};
 use crate::options::{ClientOptions, check_source};
 use crate::stats::Stats;
 
@@ -109,18 +108,6 @@ impl Client {
             }
             _ => Err(Error::Closed),
         }
-    }
-
-    /// Creates a buffer that hands out IDs one at a time.
-    #[must_use]
-    pub fn ids(&self) -> Ids {
-        Ids::new(self.clone())
-    }
-
-    /// Creates a buffer like that of [`ids`](Self::ids), for many tasks and threads to share.
-    #[must_use]
-    pub fn shared_ids(&self) -> SharedIds {
-        SharedIds::new(self.clone())
     }
 
     /// Checks that a daemon answers, and returns the time that it took. With an open connection,

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::buffer::Birth;
+use crate::birth::Birth;
 use crate::dial::{Failure, HELLO_TAG, Opened, READ_SIZE, Streams, Welcome, broken, describe, foreign};
 use crate::error::Refusal;
 

@@ -11,6 +11,20 @@ use crate::buffer::{Buffer, Fetched, wait};
 use crate::client::Client;
 use crate::error::Error;
 
+impl Client {
+    /// Creates a buffer that hands out IDs one at a time.
+    #[must_use]
+    pub fn ids(&self) -> Ids {
+        Ids::new(self.clone())
+    }
+
+    /// Creates a buffer like that of [`ids`](Self::ids), for many tasks and threads to share.
+    #[must_use]
+    pub fn shared_ids(&self) -> SharedIds {
+        SharedIds::new(self.clone())
+    }
+}
+
 /// A buffer that hands out IDs one at a time, and is refilled in the background once it is half
 /// used.
 ///

@@ -57,11 +57,11 @@
 mod client;
 mod options;
 
+mod birth;
 mod buffer;
 mod call;
 mod connection;
 mod dial;
-mod greet;
 mod ids;
 mod rest;
 

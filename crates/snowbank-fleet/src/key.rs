@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rules::REACH_MAX;
 use snowbank_id::layout::{Space, UnixMicros};
 use snowbank_state::form::{self, Form, FormError, Read};
 use snowbank_wire::one_line;
@@ -18,6 +17,14 @@ const FORM: Form = Form { format: 2, least_reader: 2 };
 /// The length in bytes of the longest text that is read as a value. A marker with the longest
 /// layouts of as many sources as a daemon can have is shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
+
+/// The longest horizon that a fleet may have. After a crash, other daemons wait up to about one
+/// horizon for the number.
+pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
+
+/// The longest reach ([`FleetLimits::reach`]) that is believed. It is
+/// longer than the reach of any configuration, because `max_ahead` is at most a sixth of the horizon.
+pub(super) const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
 const REPLACED: &str = "replaced ";

@@ -59,7 +59,7 @@ use snowbank_core::clock::BootMicros;
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange, Rest};
 pub use endpoint::{Endpoint, WrongEndpoint};
-pub use key::{FleetLimits, KeyError, Marker, NumberKey, Paths};
+pub use key::{FleetLimits, HORIZON_MAX, KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};

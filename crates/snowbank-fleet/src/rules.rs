@@ -31,21 +31,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::key::{KeyError, NumberKey};
+use super::key::{KeyError, NumberKey, REACH_MAX};
 use snowbank_core::clock;
 use snowbank_id::layout::{Tick, UnixMicros};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::{Fate, Mark};
 
 pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
-
-/// The longest horizon that a fleet may have. After a crash, other daemons wait up to about one
-/// horizon for the number.
-pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
-
-/// The longest reach ([`FleetLimits::reach`](super::FleetLimits::reach)) that is believed. It is
-/// longer than the reach of any configuration, because `max_ahead` is at most a sixth of the horizon.
-pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
 /// The most by which a bound is believed to be ahead of the clock, beyond its holder's reach.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);

@@ -5,7 +5,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::locked_file::HOLDER_BYTES;
+/// The length of a holder's line. The line is padded with spaces to this length, so that the mark
+/// after it stays in place when the next holder writes its line. There is room for the longest ID
+/// space: 62 fields of one bit each.
+pub(super) const HOLDER_BYTES: u64 = 1024;
 
 /// The kernel's list of locks is read at most this many times to find a file in it. The kernel
 /// returns the list in parts, and can leave out a line if other locks are released between two

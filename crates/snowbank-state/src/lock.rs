@@ -15,9 +15,10 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::holder::HOLDER_BYTES;
 use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
-use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
+use super::locked_file::{FileLockError, LockedFile, PAUSE};
 use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;

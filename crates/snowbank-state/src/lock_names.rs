@@ -34,13 +34,3 @@ pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<V
     }
     Ok(kin)
 }
-
-/// Returns a hash of an ID space or a counter's name, FNV-1a with 64 bits. The hash function is the
-/// same in every release, so that daemons of two releases lock the same files.
-pub(super) fn fingerprint(space: &str) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in space.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash
-}

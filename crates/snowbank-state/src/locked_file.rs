@@ -14,13 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::TakenOver;
-use super::holder::holder;
+use super::holder::{HOLDER_BYTES, holder};
 use super::writers::{Writers, is_obstructed, open_file};
 
-/// The length of a holder's line. The line is padded with spaces to this length, so that the mark
-/// after it stays in place when the next holder writes its line. There is room for the longest ID
-/// space: 62 fields of one bit each.
-pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of attempts to lock a file. An attempt fails if somebody removes the file meanwhile.
 /// It also fails while another process takes the lock only to check whether a daemon holds it.
 const ATTEMPTS: usize = 5;

@@ -93,7 +93,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::locked_file::HOLDER_BYTES;
+    use crate::holder::HOLDER_BYTES;
     use crate::{Owner, lock_workers, store};
 
     fn numbering() -> Numbering {

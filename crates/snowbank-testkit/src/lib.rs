@@ -7,6 +7,7 @@
 #![allow(clippy::new_without_default, reason = "`new` makes directories and sockets")]
 #![allow(clippy::should_implement_trait, reason = "`Random` is no iterator")]
 
+mod address;
 pub mod clients;
 pub mod coordinators;
 pub mod daemon;
@@ -37,7 +38,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use daemon::{Address, Daemon, Setup};
+pub use address::Address;
+pub use daemon::{Daemon, Setup};
 pub use port::Port;
 pub use wire::{Ask, Reply, Wire};
 

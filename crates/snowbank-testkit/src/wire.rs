@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::daemon::Address;
+use super::address::Address;
 pub use super::reply::{Reply, Run};
 use super::{DEADLINE, poll};
 pub use codes::*;

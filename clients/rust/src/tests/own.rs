@@ -150,7 +150,7 @@ async fn ids_are_dropped_after_the_machine_has_slept() {
     let client = daemon.client();
     let mut ids = client.ids();
     assert_eq!(ids.next().await, Ok(1));
-    crate::buffer::SLEPT.set(Duration::from_secs(61));
+    crate::birth::SLEPT.set(Duration::from_secs(61));
     assert_eq!(ids.try_next(), Ok(None));
     assert_eq!(client.stats().dropped, 15);
     assert_eq!(ids.next().await, Ok(17));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::want::Want;
 use super::{Bound, Clocks, Member, NoAnswer, Note};
+use crate::key::REACH_MAX;
 use crate::rules;
 use crate::{Cluster, Coordinator, FleetError, Marker, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -134,7 +135,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 self.limits
             )));
         }
-        let latest = rules::latest(want.clocks.wall, rules::REACH_MAX);
+        let latest = rules::latest(want.clocks.wall, REACH_MAX);
         if marker.floor() > latest {
             return Err(FleetError::Unreadable(format!(
                 "the fleet's floor (key {key}) is {}, and by this clock no ID can have been granted after {}; set the clock \

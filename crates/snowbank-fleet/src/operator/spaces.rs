@@ -1,7 +1,7 @@
 //! The command that writes a fleet's marker: its ID spaces and its floor.
 
 use super::Operator;
-use crate::key::{Marker, NumberKey, Paths};
+use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths};
 use crate::member::instant_of;
 use crate::{FleetError, FleetLimits, Swap, Swapped, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -334,7 +334,7 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
 }
 
 fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {
-    let latest = rules::latest(now, rules::HORIZON_MAX);
+    let latest = rules::latest(now, HORIZON_MAX);
     if floor > latest {
         return Err(FleetError::Refused(format!(
             "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::Kind;
+use super::{Kind, fingerprint};
 use crate::errors::{Cause, StateError};
 use crate::holder::holder;
-use crate::lock_names::fingerprint;
 use crate::neighbours::{HeldIds, Locks};
 use snowbank_id::layout::{Layout, Numbering, PRESETS, Space, WorkerSet};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::call::Core;
+use super::Core;
 use crate::connection::{Answer, Asked, Connection};
 use crate::dial::{Opened, dial};
 use crate::error::Collision;
