@@ -58,6 +58,11 @@ pub struct Member<C> {
     /// copies of this process's memory.
     new_identity: fn() -> String,
     sources: Vec<Held>,
+    /// The indices of the sources that start: no ID of theirs was handed out, and none is before
+    /// [`check_taken`](Member::check_taken) succeeds.
+    starting: Vec<usize>,
+    /// The first loss of a source that serves.
+    lost: Option<FleetError>,
     /// What this process remembers of its earlier tries to take numbers.
     tried: Tried,
     /// The shared counters.
@@ -150,6 +155,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             notes,
             new_identity,
             sources: Vec::new(),
+            starting: Vec::new(),
+            lost: None,
             tried: Tried::default(),
             counters: Vec::new(),
             are_compared: false,
@@ -254,7 +261,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 self.renew_write(bound.source);
             }
         }
-        let passed = self.passed(clocks);
+        let mut passed = self.passed(clocks);
+        // A source that starts has its own pause.
+        passed.retain(|passed| bounds.iter().any(|bound| bound.source == passed.source));
         for bound in &passed {
             self.sources[bound.source].is_unsettled = true;
         }
@@ -274,10 +283,50 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             Err(FleetError::NoAnswer(answer)) if answer.is_foreign => Err(self.leave_cluster(answer)),
             result => result,
         };
-        if result.as_ref().is_err_and(FleetError::is_loss) {
-            self.forget_ceilings();
+        if let Err(error) = &result
+            && error.is_loss()
+        {
+            self.lose(error.clone());
+            self.forget_ceilings(|_| true);
         }
         result
+    }
+
+    /// Returns the result of a call for sources that start. Their loss fails only their start. But
+    /// such a call also polls, so it may have found the loss of a source that serves.
+    fn tried<T>(&mut self, result: Result<T, FleetError>) -> Result<T, FleetError> {
+        let is_of_all = match &result {
+            Err(FleetError::NoAnswer(answer)) => answer.is_foreign,
+            _ => self.lost.is_some(),
+        };
+        if is_of_all {
+            return self.ended(result);
+        }
+        if result.as_ref().is_err_and(FleetError::is_loss) {
+            let starting = self.starting.clone();
+            self.forget_ceilings(|index| starting.contains(&index));
+        }
+        result
+    }
+
+    /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, the
+    /// loss of one of their numbers ends no daemon.
+    pub fn begin_start(&mut self, sources: impl IntoIterator<Item = usize>) {
+        self.starting = sources.into_iter().collect();
+    }
+
+    /// Returns the loss that a call has found, whichever sources the call was for. If there is one,
+    /// the daemon must end.
+    pub fn loss(&self) -> Option<&FleetError> {
+        self.lost.as_ref()
+    }
+
+    /// Records a loss, if a source serves.
+    fn lose(&mut self, loss: FleetError) {
+        let serves = |index: usize| !self.starting.contains(&index);
+        if self.sources.iter().any(|held| serves(held.index)) || self.counted().any(serves) {
+            self.lost.get_or_insert(loss);
+        }
     }
 
     /// Returns whether all keys of these numbers have at least this bound. Returns false for a

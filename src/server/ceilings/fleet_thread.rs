@@ -200,7 +200,13 @@ fn lost(loss: &FleetError) -> Done {
     Done::Lost(TakenOver(format!("the fleet: {loss}")))
 }
 
+/// Does a job. A loss that the job has found goes to the keeper, whoever waits for the job.
 fn run(work: &mut Work, job: Job) -> Option<Done> {
+    let done = run_job(work, job);
+    work.in_fleet.member.loss().map(lost).or(done)
+}
+
+fn run_job(work: &mut Work, job: Job) -> Option<Done> {
     if let Job::Join(joining, _) = &job {
         work.add_pools(joining.pools());
         if std::mem::replace(&mut work.restores, joining.restores) != joining.restores {
@@ -211,10 +217,9 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
     // Sending a reply fails if the control thread has ended.
     let done = match job {
         Job::Join(joining, reply) => {
-            let joined = joining.join(member);
-            let loss = joined.loss.clone();
-            let _ = reply.send(joined);
-            return loss.as_ref().map(lost);
+            member.begin_start(joining.sources.keys().copied());
+            let _ = reply.send(joining.join(member));
+            return None;
         }
         Job::CheckTaken(clocks, reply) => {
             let _ = reply.send(member.check_taken(clocks));

@@ -79,8 +79,6 @@ pub(crate) struct Joined {
     pub(crate) refused: Vec<(usize, StartError)>,
     /// The reason why the coordinator did not answer. Then a source goes on only without asking.
     silence: Option<String>,
-    /// The loss that the pause has found, if other sources run: then the daemon must end.
-    pub(crate) loss: Option<FleetError>,
     /// Lines for the operator, which are logged once the sources have started.
     pub(crate) notes: Vec<Note>,
 }
@@ -109,10 +107,13 @@ impl Joining {
             }
         }
         if let Err(error) = member.settle(&mut joined.answers.taken, clocks) {
-            joined.loss = Some(&error).filter(|error| error.is_loss() && !self.in_use.is_empty()).cloned();
             let error = StartError::from(error);
             joined.refused.extend(joined.locks.drain(..).map(|(index, _)| (index, error.clone())));
             joined.answers.taken.fill(None);
+        }
+        if member.loss().is_some() {
+            // The keeper waits for nothing else.
+            return joined;
         }
         for (&index, source) in &self.sources {
             if let Some(taken) = joined.answers.taken(index).filter(|_| source.is_assigned()) {

@@ -166,6 +166,11 @@ impl FromFleet {
         self.taken.iter().any(Option::is_some)
     }
 
+    /// Returns true if a source has taken a range of a shared counter.
+    pub(crate) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
     /// Returns what these sources have taken, by index.
     pub(crate) fn taken_of(&self, sources: &[usize]) -> Vec<Option<Taken>> {
         let all = self.taken.iter().enumerate();

@@ -439,7 +439,8 @@ impl Control {
 
     /// Checks that the worker IDs that were taken are still this daemon's.
     fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
-        let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) else { return Ok(()) };
+        let is_of_fleet = answers.has_taken() || answers.has_ranges();
+        let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let clocks = self.clocks(os_clock::read());
         let checked = ask(fleet, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
         checked.ok_or_else(fleet_has_ended)?.map_err(StartError::from)

@@ -62,7 +62,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
     /// highest bound of the source's keys.
+    ///
+    /// A loss of a source that starts raises the floor, if it shows that the coordinator went back.
+    /// Otherwise it is left to the start, which compares its keys before it hands out anything.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
+        let polled = self.poll_once();
+        if let Err(error) = &polled
+            && error.is_loss()
+        {
+            self.lose(error.clone());
+        }
+        polled
+    }
+
+    fn poll_once(&mut self) -> Result<Vec<Bound>, FleetError> {
         let began = self.coordinator.as_mut().now();
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: began, is_answered: false });
@@ -71,6 +84,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut lost = None;
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
+                Err(error) if error.is_loss() && self.is_starting(source) => {}
                 // The keys may still show that the coordinator went back.
                 Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                 checked => checked?,
@@ -91,12 +105,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
+                    Err(error) if error.is_loss() && self.is_starting(source) => {}
                     // The keys that follow may still show that the coordinator went back.
                     Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                     Err(error) => return Err(error),
                 }
             }
             let held = &self.sources[source];
+            if self.is_starting(source) {
+                continue;
+            }
             if !held.is_claimed || held.made_on != self.coordinator.as_mut().connections() {
                 due.push(Bound { source, id_bound });
             }
@@ -106,6 +124,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         self.check_counters()?;
         Ok(due)
+    }
+
+    pub(super) fn is_starting(&self, source: usize) -> bool {
+        self.starting.contains(&self.sources[source].index)
     }
 
     /// Writes the keys of these sources with the bounds that they have. A write has a new identity,

@@ -50,7 +50,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // raise the floor before it ends.
             let _ = self.poll_again();
         }
-        self.ended(taken)
+        if self.starting.contains(&index) { self.tried(taken) } else { self.ended(taken) }
+    }
+
+    /// Returns the indices of the sources with a shared counter.
+    pub(super) fn counted(&self) -> impl Iterator<Item = usize> {
+        self.counters.iter().map(|held| held.index)
     }
 
     fn try_take_range(
@@ -138,9 +143,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let found = self.coordinator.as_mut().read(&keys)?;
         for (at, found) in found.into_iter().enumerate() {
             let held = &mut self.counters[at];
-            let checked = held.counter.check(found.as_ref()).map_err(|loss| held.lost(&loss))?;
-            if checked.is_none() {
-                self.verify(at, found)?;
+            let is_starting = self.starting.contains(&held.index);
+            let checked = held.counter.check(found.as_ref()).map_err(|loss| held.lost(&loss));
+            let checked = match checked {
+                Ok(None) => self.verify(at, found).map(drop),
+                checked => checked.map(drop),
+            };
+            // A counter that starts has its first poll once it serves.
+            if !is_starting || checked.as_ref().is_err_and(|error| !error.is_loss()) {
+                checked?;
             }
         }
         Ok(())

@@ -117,13 +117,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Forgets all ceilings, so that the next start asks the coordinator. Waits for no disk, because
+    /// Forgets the ceilings of these sources, so that the next start asks the coordinator. Waits for no disk, because
     /// the keeper must learn of the loss first. If the notes are not written before the daemon ends,
     /// the next start goes on below its ceiling, until its first check finds the loss.
-    pub(super) fn forget_ceilings(&mut self) {
+    pub(super) fn forget_ceilings(&mut self, of: impl Fn(usize) -> bool) {
         for at in 0..self.sources.len() {
-            self.sources[at].covered = 0;
-            self.store_note(at);
+            if of(self.sources[at].index) {
+                self.sources[at].covered = 0;
+                self.store_note(at);
+            }
         }
     }
 }

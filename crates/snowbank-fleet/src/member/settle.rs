@@ -60,8 +60,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let claimed: Vec<usize> =
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
         let paused = self.pause_and_compare(&claimed);
-        // After a loss, `ended` forgets the ceilings, so that the next start asks.
-        self.ended(paused)?;
+        // After a loss, `tried` forgets the ceilings, so that the next start asks.
+        self.tried(paused)?;
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor)?;
@@ -82,9 +82,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if self.sources[source].is_claimed {
                 // Another source may run already, and must soon notice a loss.
                 let compared = self.poll_if_due().and_then(|()| self.compare(source));
-                self.ended(compared)?;
+                if self.is_starting(source) { self.tried(compared)? } else { self.ended(compared)? }
             }
         }
+        self.starting.clear();
         if self.polled.is_some() {
             self.record_taken(at);
         }

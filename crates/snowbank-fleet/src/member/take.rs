@@ -374,6 +374,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn forget(&mut self, sources: &[usize]) {
         self.tried.has_waited = true;
         self.sources.retain(|held| !sources.contains(&held.index));
+        self.starting.retain(|index| !sources.contains(index));
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
             (self.marker, self.polled) = (None, None);

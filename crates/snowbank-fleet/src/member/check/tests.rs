@@ -1,7 +1,7 @@
 use crate::member::tests::{
     Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, store, want,
 };
-use crate::{Bound, FleetError, Member, Notes, Want};
+use crate::{Bound, FleetError, Member, Notes, POLL_PERIOD, Want};
 use snowbank_id::layout::WorkerSet;
 
 /// Returns a daemon that has taken number 5. Also returns its coordinator and the number's bound.
@@ -148,4 +148,30 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     assert!(again.poll_due_in().is_zero());
     assert_eq!(again.check(clocks(WALL)), Ok(()));
     assert!(!again.poll_due_in().is_zero());
+}
+
+/// A source serves, and another one starts. Each in turn loses its number.
+#[test]
+fn a_loss_ends_the_daemon_only_if_the_source_serves() {
+    let store = store();
+    let (mut daemon, covered) = holder(&store);
+    let space = want(WALL, true).layout.space().to_string();
+    let six = Want { index: 1, source: "six", ..want(WALL, false) };
+    let take = |daemon: &mut Member<Store>, number| {
+        daemon.begin_start([1]);
+        daemon.take(six, &WorkerSet::single(number))
+    };
+    let mut taken = [None, Some(take(&mut daemon, 6).unwrap())];
+    store.remove(&key_five().replace("/5", "/6"));
+    assert_eq!((daemon.check(clocks(WALL)), daemon.loss()), (Ok(()), None));
+    assert!(is_lost(&daemon.settle(&mut taken, clocks(WALL))));
+    daemon.give_up(&[1]);
+    assert_eq!((daemon.check(clocks(WALL)), daemon.loss()), (Ok(()), None));
+    assert_eq!(daemon.notes().of("f", "orders", &space).unwrap().covered, covered);
+
+    store.sleep_late(POLL_PERIOD);
+    let _ = take(&mut daemon, 7);
+    store.remove(&key_five());
+    assert!(is_lost(&take(&mut daemon, 8)), "its poll finds the loss of the source that serves");
+    assert!(daemon.loss().is_some());
 }
