@@ -1,6 +1,6 @@
 use super::*;
 use crate::access::Rules;
-use crate::config::SourceSettings;
+use crate::config::{Settings, SourceSettings};
 use snowbank_id::layout::{Layout, Position, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_wire::{MAX_REPLY_SIZE, Next, Wait, request};

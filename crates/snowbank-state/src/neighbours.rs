@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::errors::{Cause, StateError};
+use super::holder::HOLDER_BYTES;
 use super::holder::{holder, line};
-use super::locked_file::HOLDER_BYTES;
 use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::TicketCounter;

@@ -1,7 +1,6 @@
 //! The real daemon, as a child process with its own directories and ports.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

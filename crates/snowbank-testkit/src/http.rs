@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::DEADLINE;
-use super::daemon::{Address, Daemon};
+use super::address::Address;
+use super::daemon::Daemon;
 use super::frontend::FrontEndClient;
 
 /// A whole answer.
