@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use statrs::statistics::Statistics;
 
+use crate::failure::Failure;
 use crate::figure::{UNKNOWN, Unit};
 use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
@@ -114,8 +115,8 @@ impl Call {
 /// Compares two sides.
 ///
 /// # Errors
-/// One line if the runs do not all have the same loop, open or closed.
-pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
+/// [`Failure`] if the runs do not all have the same loop, open or closed.
+pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, Failure> {
     let warnings = warnings(a, b)?;
     let rows: Vec<Row> = COMPARED.into_iter().filter_map(|figure| row(figure, a, b)).collect();
     let verdict = verdict(&rows);
@@ -198,14 +199,14 @@ fn joined(texts: BTreeSet<String>) -> String {
 
 /// Returns the reasons to doubt the comparison, one line each. Fails if the runs do not all have
 /// the same loop.
-fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
+fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, Failure> {
     let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {
         let a = joined(a_loops);
         let b = joined(b_loops);
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "found {a} in A and {b} in B, allowed: the same loop in all runs; their times are not comparable"
-        ));
+        )));
     }
     let loads = a.iter().chain(b).flat_map(|run| run.figures.row(LOAD)).map(|figure| figure.name.as_str());
     let loads: BTreeSet<&str> = loads.collect();

@@ -130,6 +130,16 @@ pub(crate) fn check_size(size: usize, awaited: Awaited) -> Result<(), Fault> {
     if size > most { Err(unreadable("a reply that is too long")) } else { Ok(()) }
 }
 
+/// The bytes of a target are no reply of its protocol, for this reason.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable(String);
+
+impl From<Unreadable> for Fault {
+    fn from(Unreadable(reason): Unreadable) -> Self {
+        Fault::Unreadable(reason)
+    }
+}
+
 fn unreadable(reason: &str) -> Fault {
     Fault::Unreadable(reason.to_owned())
 }

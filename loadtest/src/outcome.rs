@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
 use crate::figure::Figures;
 use crate::machine::stalls::StallSum;
 use crate::measure::{Counts, Fault, SecondFigures};
@@ -43,7 +44,7 @@ pub(crate) struct Outcome {
     /// IDs with a layout, which have gaps whenever no request comes.
     pub(crate) left_out: Option<u64>,
     /// The outcome of a bare echo under the same load, or the reason why there is no such outcome.
-    pub(crate) echo: Option<Result<Box<Outcome>, String>>,
+    pub(crate) echo: Option<Result<Box<Outcome>, Failure>>,
 }
 
 impl Outcome {

@@ -1,6 +1,6 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_id::layout::{Layout, Position, Role, Run, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, LayoutError, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 use snowbank_wire::Info;
 use snowbank_wire::info::{Order, Source, SourceKind};
@@ -256,16 +256,16 @@ pub(crate) fn source_of<'i>(info: &'i Info, name: Option<&str>) -> Option<&'i So
 }
 
 /// Returns the numbering of a source; `None` if INFO does not describe it.
-fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
+fn numbering_of(source: &Source) -> Result<Option<Numbering>, LayoutError> {
     if source.kind == Some(SourceKind::Ticket) {
         let Some((increment, offset)) = source.increment.zip(source.offset) else { return Ok(None) };
         let counter = TicketCounter::new(COUNTER, increment, offset);
-        return counter.map(|counter| Some(counter.into())).map_err(|reason| reason.to_string());
+        return counter.map(|counter| Some(counter.into()));
     }
     let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else { return Ok(None) };
     let numbering = Layout::resolve(layout)
         .and_then(|layout| Numbering::new(layout, WorkerSet::from_list(workers.iter().copied())?));
-    numbering.map(Some).map_err(|reason| reason.to_string())
+    numbering.map(Some)
 }
 
 /// Converts milliseconds to microseconds. A value that is too large becomes one that can be added

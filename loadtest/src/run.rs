@@ -15,7 +15,7 @@ use snowbank_wire::Address as Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
-use crate::failure::Failure;
+use crate::failure::{Blame, Failure};
 use crate::frontend;
 use crate::judge::words;
 use crate::load::{self, Lanes, Shared};
@@ -155,10 +155,10 @@ impl Drop for Running<'_> {
 /// Puts the load of a scenario on a bare echo.
 ///
 /// # Errors
-/// One line if the run did not reach its end.
-pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
+/// [`Failure`] if the run did not reach its end.
+pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, Failure> {
     // One more connection greets the echo first.
-    let address = echo::start(1 + scenario.connections).map_err(|error| error.to_string())?;
+    let address = echo::start(1 + scenario.connections).map_err(Failure::usage)?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
         token: None,
@@ -171,10 +171,12 @@ pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outco
         ..scenario.clone()
     };
     let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
-    let outcome = loaded.run(&scenario).map_err(|failure| failure.reason)?;
+    let outcome = loaded.run(&scenario)?;
     match outcome.faults.first() {
-        Some(fault) => Err(words::describe(fault, &outcome.promise)),
-        None if outcome.interrupted => Err("interrupted".to_owned()),
+        Some(fault) => Err(Failure::from_target(words::describe(fault, &outcome.promise))),
+        None if outcome.interrupted => {
+            Err(Failure { blame: Blame::Interrupt, reason: "interrupted".to_owned() })
+        }
         None => Ok(outcome),
     }
 }

@@ -46,17 +46,22 @@ impl FileRef {
     ///
     /// # Errors
     /// The file is a credential, and this process has no directory of credentials.
-    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, String> {
+    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, NoCredentials> {
         match (self, &credentials.directory) {
             (FileRef::Path(path), _) => Ok(path.clone()),
             (FileRef::Credential(name), Some(directory)) => Ok(directory.join(name)),
-            (FileRef::Credential(name), None) => Err(format!(
-                "found \"credential:{name}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with \
-                 LoadCredential={name}:/path; run as such a unit, or name the file's path"
-            )),
+            (FileRef::Credential(name), None) => Err(NoCredentials(name.clone())),
         }
     }
 }
+
+/// This process has no directory of credentials for this one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "found \"credential:{0}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with LoadCredential={0}:/path; \
+     run as such a unit, or name the file's path"
+)]
+pub struct NoCredentials(String);
 
 /// The directory of systemd's credentials for this process.
 #[derive(Clone, Debug, Default)]

@@ -139,8 +139,8 @@ impl Findings {
         let origin = input.origin(&value.toml.span());
         let in_file = self.origins.origin_of(row, source);
         let before = (row.show)(settings, source.unwrap_or(0));
-        if let Err(text) = (row.read)(settings, source.unwrap_or(0), value) {
-            self.mistake(origin.clone(), &*key, text);
+        if let Err(refused) = (row.read)(settings, source.unwrap_or(0), value) {
+            self.mistake(origin.clone(), &*key, refused.to_string());
         }
         let value = (row.show)(settings, source.unwrap_or(0));
         if let (Origin::Override(name), Origin::Line(..)) = (&origin, &in_file)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::file_ref::FileRef;
+use super::refused::Refused;
 use super::setting::{Change::Restart, Section::Table};
 use super::value::Value;
 use snowbank_fleet::HORIZON_MAX;
@@ -23,18 +24,11 @@ pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
 
 /// Reads the kind of a coordinator. The refusal of "redis" gives the reason, because katsubushi
 /// keeps its worker IDs in a Redis.
-fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, String> {
+fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, Refused> {
     let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
     let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();
-    value.choice(&choices).map_err(|refusal| {
-        if !value.is_word("redis") {
-            return refusal;
-        }
-        format!(
-            "{refusal}; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
-             docs/coming-from.md (katsubushi) says what to use instead"
-        )
-    })
+    let read = value.choice(&choices);
+    if value.is_word("redis") { read.map_err(|refused| Refused::Redis(Box::new(refused))) } else { read }
 }
 
 settings! {

@@ -69,7 +69,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             Some(Err(error)) if credentials.may_be_elsewhere => {
                 secrets.warnings.push(format!("{key}: {error}; not checked here"));
             }
-            Some(Err(error)) => findings.mistake_of(key, error),
+            Some(Err(error)) => findings.mistake_of(key, error.to_string()),
         }
     }
     for (what, key) in [

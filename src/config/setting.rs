@@ -3,6 +3,7 @@
 use toml::de::DeValue;
 
 use super::Settings;
+use super::refused::Refused;
 use super::value::Value;
 
 /// When a change of a setting takes effect.
@@ -59,7 +60,7 @@ pub(crate) struct Row {
     /// When a change of the setting takes effect.
     pub(crate) change: Change,
     /// Reads a value into its field.
-    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
+    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refused>,
     /// Returns the value of its field, as a file would have it. A reload compares these texts.
     pub(crate) show: fn(&Settings, usize) -> String,
 }
@@ -145,14 +146,14 @@ macro_rules! settings {
 pub(crate) fn read_into<T>(
     field: &mut T,
     value: Value<'_>,
-    read: impl Fn(Value<'_>) -> Result<T, String>,
-) -> Result<(), String> {
+    read: impl Fn(Value<'_>) -> Result<T, Refused>,
+) -> Result<(), Refused> {
     *field = read(value)?;
     Ok(())
 }
 
 /// Reads a default from its row. Tests read every default.
-pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, String>) -> T {
+pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, Refused>) -> T {
     let value = DeValue::parse(text).ok();
     let value = value.and_then(|value| read(Value::without_directory(&value)).ok());
     value.unwrap_or_else(|| panic!("{text} is the default of a setting that refuses it"))

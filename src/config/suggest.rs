@@ -1,5 +1,6 @@
 //! "Did you mean": the known name that is most like an unknown one.
 
+use super::refused::UnknownLayout;
 use snowbank_id::layout::{Layout, PRESETS};
 
 /// The least likeness (1 means equal) at which a message suggests a known key for an unknown key.
@@ -8,16 +9,15 @@ const LIKENESS_MIN: f64 = 0.6;
 /// Returns the layout that a preset's name or a text form describes.
 ///
 /// # Errors
-/// One line with the reason; for a misspelt preset, it names the preset that was probably meant.
-pub fn resolve_layout(text: &str) -> Result<Layout, String> {
+/// The text describes no layout; for a misspelt preset, the error has the preset that was probably
+/// meant.
+pub fn resolve_layout(text: &str) -> Result<Layout, UnknownLayout> {
     Layout::resolve(text).map_err(|error| {
         let presets = PRESETS.iter().map(|preset| (preset.name, preset.name.to_owned()));
         let is_spec = text.contains([':', ',', ';', '=']);
         match nearest(&text.to_ascii_lowercase(), presets).filter(|_| !is_spec) {
-            Some(meant) => {
-                format!("no layout is called {text:?}; did you mean {meant}? `snowbank layout` lists all")
-            }
-            None => error.to_string(),
+            Some(meant) => UnknownLayout::Misspelt { text: text.to_owned(), meant },
+            None => UnknownLayout::Layout(error),
         }
     })
 }

@@ -166,16 +166,24 @@ fn unknown_name(name: Option<&str>, identities: &[IdentitySettings]) -> Option<S
     ))
 }
 
+/// The reason why a line has no token. It repeats no byte of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum WrongToken {
+    /// The bytes after [`HASHED`] are not the digits of a hash.
+    #[error("found {HASHED} and {0} bytes, allowed: the 64 hex digits of a token's SHA-256")]
+    Hash(usize),
+    /// The token has this many bytes.
+    #[error("found a token of {0} bytes, allowed: 1 to {TOKEN_BYTES_MAX}")]
+    Size(usize),
+}
+
 /// Returns the hash of a token, or the hash that the line has in place of the token.
-fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
+fn hash_of(token: &[u8]) -> Result<TokenHash, WrongToken> {
     if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
-        let hash = parse_hex(hex).ok_or_else(|| {
-            format!("found {HASHED} and {} bytes, allowed: the 64 hex digits of a token's SHA-256", hex.len())
-        });
-        return hash;
+        return parse_hex(hex).ok_or(WrongToken::Hash(hex.len()));
     }
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
-        return Err(format!("found a token of {} bytes, allowed: 1 to {TOKEN_BYTES_MAX}", token.len()));
+        return Err(WrongToken::Size(token.len()));
     }
     Ok(Tokens::hash(token))
 }

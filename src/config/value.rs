@@ -13,12 +13,13 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::fields::WorkerIds;
 use super::file_ref::FileRef;
+use super::refused::Refused;
 use super::state_dir::StateDirChoice;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
-use snowbank_fleet::{Endpoint, WrongEndpoint};
-use snowbank_id::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
+use snowbank_fleet::Endpoint;
+use snowbank_id::layout::{Layout, LayoutTable, WorkerSet};
 use snowbank_tls::names::CertificateName;
 use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_wire::hide_password;
@@ -51,8 +52,8 @@ pub(crate) fn is_source_name(name: &str) -> bool {
 /// The reasons of all items that are wrong.
 fn each<'v, T>(
     items: impl IntoIterator<Item = Value<'v>>,
-    read: impl Fn(Value<'v>) -> Result<T, String>,
-) -> Result<Vec<T>, String> {
+    read: impl Fn(Value<'v>) -> Result<T, Refused>,
+) -> Result<Vec<T>, Refused> {
     let mut values = Vec::new();
     let mut refusals = Vec::new();
     for item in items {
@@ -61,7 +62,7 @@ fn each<'v, T>(
             Err(refusal) => refusals.push(refusal),
         }
     }
-    if refusals.is_empty() { Ok(values) } else { Err(refusals.join("; ")) }
+    if refusals.is_empty() { Ok(values) } else { Err(Refused::Items(refusals)) }
 }
 
 /// A value as the file or an override has it.
@@ -105,8 +106,8 @@ impl<'v> Value<'v> {
     }
 
     /// Returns the refusal of this value: what was found, and what is allowed.
-    fn refuse(self, allowed: impl std::fmt::Display) -> String {
-        format!("found {}, allowed: {allowed}", self.found())
+    fn refuse(self, allowed: impl std::fmt::Display) -> Refused {
+        Refused::Value { found: self.found(), allowed: allowed.to_string() }
     }
 
     fn integer(self) -> Option<i128> {
@@ -124,16 +125,16 @@ impl<'v> Value<'v> {
     /// allowed too.
     pub(crate) fn or_word<T>(
         self,
-        word: &str,
-        read: impl FnOnce(Self) -> Result<T, String>,
-    ) -> Result<Option<T>, String> {
+        word: &'static str,
+        read: impl FnOnce(Self) -> Result<T, Refused>,
+    ) -> Result<Option<T>, Refused> {
         if self.is_word(word) {
             return Ok(None);
         }
-        read(self).map(Some).map_err(|refusal| format!("{refusal}, or {word:?}"))
+        read(self).map(Some).map_err(|refused| Refused::OrWord { refused: Box::new(refused), word })
     }
 
-    pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
+    pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refused> {
         // Zero needs no unit, so it may be a number.
         let duration = self.number_or_text().and_then(|text| units::parse_duration(&text));
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
@@ -145,7 +146,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, String> {
+    pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refused> {
         // Options and variables are strings.
         let count = self.number_or_text().and_then(|text| text.parse().ok());
         let count: Option<u64> = count.filter(|count| allowed.contains(count));
@@ -156,7 +157,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, String> {
+    pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refused> {
         let text = self.toml.get_ref().as_str();
         choices.iter().find(|(name, _)| text == Some(name)).map(|&(_, choice)| choice).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
@@ -165,14 +166,14 @@ impl<'v> Value<'v> {
     }
 
     /// Reads one of the words of an enum.
-    pub(crate) fn variant<T: ValueEnum + Copy>(self) -> Result<T, String> {
+    pub(crate) fn variant<T: ValueEnum + Copy>(self) -> Result<T, Refused> {
         let words: Vec<_> = T::value_variants().iter().map(|choice| units::word(*choice)).collect();
         let choices = words.iter().map(String::as_str).zip(T::value_variants().iter().copied());
         self.choice(&choices.collect::<Vec<_>>())
     }
 
     /// Reads true or false.
-    pub(crate) fn boolean(self) -> Result<bool, String> {
+    pub(crate) fn boolean(self) -> Result<bool, Refused> {
         match self.toml.get_ref().as_bool() {
             Some(choice) => Ok(choice),
             // Environment variables are strings.
@@ -182,18 +183,18 @@ impl<'v> Value<'v> {
 
     /// Reads a path; an empty text means none. Refuses control characters: a zero byte would end
     /// the path, and a line feed would break a log message in two.
-    pub(crate) fn path(self) -> Result<Option<PathBuf>, String> {
+    pub(crate) fn path(self) -> Result<Option<PathBuf>, Refused> {
         let path = self.path_text()?;
         Ok((!path.is_empty()).then(|| self.directory.join(path)))
     }
 
-    fn path_text(self) -> Result<&'v str, String> {
+    fn path_text(self) -> Result<&'v str, Refused> {
         let path = self.toml.get_ref().as_str().filter(|path| !path.contains(char::is_control));
         path.ok_or_else(|| self.refuse("a path such as \"/a/b\", without control characters"))
     }
 
     /// Reads the directory of the state, or the word for none.
-    pub(crate) fn state_dir(self) -> Result<StateDirChoice, String> {
+    pub(crate) fn state_dir(self) -> Result<StateDirChoice, Refused> {
         if self.is_word(StateDirChoice::NONE) {
             return Ok(StateDirChoice::None);
         }
@@ -201,7 +202,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a file, by its path or as a credential; an empty text means none.
-    pub(crate) fn file(self) -> Result<Option<FileRef>, String> {
+    pub(crate) fn file(self) -> Result<Option<FileRef>, Refused> {
         let text = self.path_text()?;
         if text.is_empty() {
             return Ok(None);
@@ -213,34 +214,34 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a directory, which cannot be left out.
-    pub(crate) fn directory(self) -> Result<PathBuf, String> {
+    pub(crate) fn directory(self) -> Result<PathBuf, Refused> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
     /// Reads one address, or an array of at least one address.
-    pub(crate) fn addresses(self) -> Result<Vec<Address>, String> {
+    pub(crate) fn addresses(self) -> Result<Vec<Address>, Refused> {
         let addresses = self.front_end_addresses()?;
         let allowed = "at least one address, as in [\"127.0.0.1:7660\"]";
         if addresses.is_empty() { Err(self.refuse(allowed)) } else { Ok(addresses) }
     }
 
     /// Reads one address or an array of them; an empty text means none.
-    pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, String> {
+    pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, Refused> {
         self.addresses_by(str::parse)
     }
 
     /// Reads an address to connect to, or an array of them; an empty text means none.
-    pub(crate) fn peers(self) -> Result<Vec<Address>, String> {
+    pub(crate) fn peers(self) -> Result<Vec<Address>, Refused> {
         self.addresses_by(Address::parse_remote)
     }
 
     /// Reads one address or an array of them; a port alone is a port of 127.0.0.1, and an empty
     /// text means none.
-    pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
+    pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, Refused> {
         self.addresses_by(Address::from_admin)
     }
 
-    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, String> {
+    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, Refused> {
         if self.is_word("") {
             Ok(Vec::new())
         } else {
@@ -249,59 +250,57 @@ impl<'v> Value<'v> {
     }
 
     /// Reads one endpoint of a coordinator or an array of them.
-    pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, String> {
+    pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, Refused> {
         each(self.items_or_itself(), |item| {
             let text = item.toml.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
-            text.parse().map_err(|error: WrongEndpoint| error.to_string())
+            Ok(text.parse::<Endpoint>()?)
         })
     }
 
     /// Reads a text of one line.
-    pub(crate) fn text(self) -> Result<String, String> {
+    pub(crate) fn text(self) -> Result<String, Refused> {
         let text = self.toml.get_ref().as_str().filter(|text| !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
 
     /// Reads one address.
-    fn address(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Address, String> {
+    fn address(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Address, Refused> {
         let text = self.number_or_text().ok_or_else(|| self.refuse("addresses in quotes"))?;
-        let mut address = parse(&text).map_err(|error| error.to_string())?;
+        let mut address = parse(&text)?;
         if let Address::Unix(path) = &mut address {
             *path = self.directory.join(&*path);
             let bytes = path.as_os_str().len();
             if bytes > UNIX_PATH_BYTES_MAX {
-                return Err(format!(
-                    "{address} is a path of {bytes} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}"
-                ));
+                return Err(Refused::LongPath { address, bytes });
             }
         }
         Ok(address)
     }
 
     /// Reads the names of certificates.
-    pub(crate) fn certificate_names(self) -> Result<Vec<CertificateName>, String> {
+    pub(crate) fn certificate_names(self) -> Result<Vec<CertificateName>, Refused> {
         let items =
             self.items().ok_or_else(|| self.refuse("names in brackets, as in [\"billing.internal\"]"))?;
         each(items, |item| {
             let name = item.toml.get_ref().as_str().unwrap_or_default().parse();
-            name.map_err(|allowed| format!("found {}, allowed: {allowed}", item.found()))
+            name.map_err(|allowed| item.refuse(allowed))
         })
     }
 
     /// Reads an array of names.
-    pub(crate) fn names(self) -> Result<Vec<String>, String> {
+    pub(crate) fn names(self) -> Result<Vec<String>, Refused> {
         let items = self.items().ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
         each(items, Value::name)
     }
 
     /// Reads a layout: the name of a preset, the text form of any layout, or a table.
-    pub(crate) fn layout(self) -> Result<Layout, String> {
+    pub(crate) fn layout(self) -> Result<Layout, Refused> {
         match self.toml.get_ref() {
-            DeValue::String(text) => resolve_layout(text),
+            DeValue::String(text) => Ok(resolve_layout(text)?),
             DeValue::Table(_) => {
                 let table = LayoutTable::deserialize(ValueDeserializer::from(self.toml.clone()));
-                let table = table.map_err(|error| error.message().to_owned())?;
-                table.build().map_err(|error| error.to_string())
+                let table = table.map_err(|error| Refused::LayoutTable(error.message().to_owned()))?;
+                Ok(table.build()?)
             }
             _ => Err(self.refuse(
                 "the name of a preset (`snowbank layout` lists them), a layout's text form, or a table",
@@ -311,7 +310,7 @@ impl<'v> Value<'v> {
 
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
     /// means none.
-    pub(crate) fn worker_ids(self) -> Result<WorkerIds, String> {
+    pub(crate) fn worker_ids(self) -> Result<WorkerIds, Refused> {
         let items = self.items_or_itself();
         let texts: Option<Vec<String>> = items.into_iter().map(Value::number_or_text).collect();
         let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| {
@@ -327,7 +326,7 @@ impl<'v> Value<'v> {
         if text.contains('=') {
             return Ok(WorkerIds::from_fields(text));
         }
-        let set: WorkerSet = text.parse().map_err(|error: LayoutError| error.to_string())?;
+        let set: WorkerSet = text.parse()?;
         Ok(WorkerIds::of(Some(set)))
     }
 
@@ -340,7 +339,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the origin of worker IDs.
-    pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, String> {
+    pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, Refused> {
         match self.toml.get_ref().as_str().and_then(|text| text.parse().ok()) {
             Some(WorkerIdFrom::File(path)) => Ok(WorkerIdFrom::File(self.directory.join(path))),
             Some(from) => Ok(from),
@@ -349,12 +348,12 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the name of one of the sources; an empty text means none.
-    pub(crate) fn source(self) -> Result<Option<String>, String> {
+    pub(crate) fn source(self) -> Result<Option<String>, Refused> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
     /// Reads the name of a source, an identity or a fleet.
-    pub(crate) fn name(self) -> Result<String, String> {
+    pub(crate) fn name(self) -> Result<String, Refused> {
         let name = self.toml.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))
     }

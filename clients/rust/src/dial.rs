@@ -163,7 +163,8 @@ async fn greet(
     let token = {
         let options = options.clone();
         let read = tokio::task::spawn_blocking(move || options.read_token()).await;
-        read.map_err(|error| Failure::new(error.to_string()))?.map_err(Failure::new)?
+        read.map_err(|error| Failure::new(error.to_string()))?
+            .map_err(|none| Failure::new(none.to_string()))?
     };
     let mut hello = Vec::new();
     request::encode_hello(&mut hello, HELLO_TAG, &Hello { version: VERSION, token: &token })

@@ -203,24 +203,43 @@ impl ClientOptions {
     }
 
     /// Returns the token for a connection, which is empty if there is none. Reads its file.
-    pub(crate) fn read_token(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn read_token(&self) -> Result<Vec<u8>, NoToken> {
         match (&self.token, &self.token_file) {
             (Some(token), _) => Ok(token.to_vec()),
             (None, Some(path)) => {
-                read_token_file(path).map_err(|found| format!("the token file {}: {found}", path.display()))
+                read_token_file(path).map_err(|found| NoToken { path: path.clone(), found })
             }
             (None, None) => Ok(Vec::new()),
         }
     }
 }
 
-fn read_token_file(path: &Path) -> Result<Vec<u8>, String> {
+/// The file has no token to send.
+#[derive(Debug, thiserror::Error)]
+#[error("the token file {}: {found}", path.display())]
+pub(crate) struct NoToken {
+    path: PathBuf,
+    found: WrongToken,
+}
+
+/// The reason why a token cannot be sent.
+#[derive(Debug, thiserror::Error)]
+enum WrongToken {
+    #[error("cannot be read: {0}")]
+    Unreadable(std::io::Error),
+    #[error("the token has a control character, such as an end of line; leave it out")]
+    HasControl,
+    #[error("the token has {0} bytes; 1 to {MAX_TOKEN_SIZE} are allowed")]
+    Size(usize),
+}
+
+fn read_token_file(path: &Path) -> Result<Vec<u8>, WrongToken> {
     let mut token = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| {
             std::io::Read::read_to_end(&mut std::io::Read::take(file, TOKEN_FILE_BYTES_MAX), &mut token)
         })
-        .map_err(|error| format!("cannot be read: {error}"))?;
+        .map_err(WrongToken::Unreadable)?;
     while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
         token.pop();
     }
@@ -228,13 +247,11 @@ fn read_token_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(token)
 }
 
-fn check_token(token: &[u8]) -> Result<(), String> {
+fn check_token(token: &[u8]) -> Result<(), WrongToken> {
     match token.len() {
         1..=MAX_TOKEN_SIZE if !token.iter().any(u8::is_ascii_control) => Ok(()),
-        1..=MAX_TOKEN_SIZE => {
-            Err("the token has a control character, such as an end of line; leave it out".into())
-        }
-        size => Err(format!("the token has {size} bytes; 1 to {MAX_TOKEN_SIZE} are allowed")),
+        1..=MAX_TOKEN_SIZE => Err(WrongToken::HasControl),
+        size => Err(WrongToken::Size(size)),
     }
 }
 

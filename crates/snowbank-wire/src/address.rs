@@ -83,7 +83,7 @@ impl Address {
     pub fn parse_remote(text: &str) -> Result<Self, AddressError> {
         let address: Address = text.parse()?;
         if address.has_any_port() {
-            let reason = String::from("nobody listens on port 0; give the daemon's port");
+            let reason = Fault::PortZero.to_string();
             return Err(AddressError { text: text.to_owned(), reason });
         }
         Ok(address)
@@ -121,6 +121,51 @@ impl AddressError {
     }
 }
 
+/// What is wrong with a text that is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock")]
+    NoPath,
+    #[error("the path of a socket holds no control characters")]
+    PathHasControl,
+    #[error("the path of a socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {0}")]
+    PathTooLong(usize),
+    #[error(
+        "a Unix socket takes no TLS: nothing leaves the machine, and the file's permissions say who may connect"
+    )]
+    UnixWithTls,
+    #[error("after tls:, {0}")]
+    AfterTls(Box<Fault>),
+    #[error("the path of a Unix socket is written unix:{}", .0.escape_debug())]
+    BarePath(String),
+    #[error("leave out the scheme; write host:port or tls:host:port")]
+    Scheme,
+    #[error("the bracket is never closed; write [::1]:7660")]
+    OpenBracket,
+    #[error("{0:?} in brackets is not an IPv6 address")]
+    NoIpv6(String),
+    #[error("an IPv6 address stands in brackets before its port, as in [::1]:7660")]
+    BareIpv6,
+    #[error("{0} is not an IPv4 address")]
+    NoIpv4(String),
+    #[error("it is empty; write 127.0.0.1:7660")]
+    Empty,
+    #[error("the port is missing; write {0}:7660")]
+    NoPort(String),
+    #[error("the host is missing; write 127.0.0.1:{0}")]
+    PortAlone(String),
+    #[error("the port {0:?} is not a number from 0 to 65535")]
+    NoNumber(String),
+    #[error("the port {0} is above 65535")]
+    HighPort(String),
+    #[error("nobody listens on port 0; give the daemon's port")]
+    PortZero,
+    #[error("the host is missing; 127.0.0.1:{0} is this machine alone, [::]:{0} every interface")]
+    NoHost(u16),
+    #[error("{0:?} cannot be part of a host name")]
+    HostCharacter(char),
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -132,43 +177,38 @@ impl FromStr for Address {
         } else {
             parse_tcp(text).map(|(host, port)| Address::Tcp { host, port })
         };
-        parsed.map_err(|reason| AddressError { text: text.to_owned(), reason })
+        parsed.map_err(|fault| AddressError { text: text.to_owned(), reason: fault.to_string() })
     }
 }
 
-fn parse_unix(path: &str) -> Result<Address, String> {
+fn parse_unix(path: &str) -> Result<Address, Fault> {
     if path.is_empty() || path.ends_with('/') {
-        return Err("unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock".into());
+        return Err(Fault::NoPath);
     }
     if path.contains(char::is_control) {
-        return Err("the path of a socket holds no control characters".into());
+        return Err(Fault::PathHasControl);
     }
     if path.len() > UNIX_PATH_BYTES_MAX {
-        return Err(format!(
-            "the path of a socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {}",
-            path.len()
-        ));
+        return Err(Fault::PathTooLong(path.len()));
     }
     Ok(Address::Unix(PathBuf::from(path)))
 }
 
-fn parse_tls(rest: &str) -> Result<Address, String> {
+fn parse_tls(rest: &str) -> Result<Address, Fault> {
     if rest.starts_with("unix:") || rest.starts_with('/') {
-        return Err(String::from(
-            "a Unix socket takes no TLS: nothing leaves the machine, and the file's permissions say who may connect",
-        ));
+        return Err(Fault::UnixWithTls);
     }
-    let (host, port) = parse_tcp(rest).map_err(|reason| format!("after tls:, {reason}"))?;
+    let (host, port) = parse_tcp(rest).map_err(|fault| Fault::AfterTls(Box::new(fault)))?;
     Ok(Address::Tls { host, port })
 }
 
 /// Parses a host and its port.
-fn parse_tcp(text: &str) -> Result<(String, u16), String> {
+fn parse_tcp(text: &str) -> Result<(String, u16), Fault> {
     if text.starts_with('/') {
-        return Err(format!("the path of a Unix socket is written unix:{}", text.escape_debug()));
+        return Err(Fault::BarePath(text.to_owned()));
     }
     if text.contains("://") {
-        return Err("leave out the scheme; write host:port or tls:host:port".into());
+        return Err(Fault::Scheme);
     }
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => split_bracketed(rest)?,
@@ -178,28 +218,26 @@ fn parse_tcp(text: &str) -> Result<(String, u16), String> {
 }
 
 /// Splits an IPv6 address from its port. `rest` is the text after the opening bracket.
-fn split_bracketed(rest: &str) -> Result<(&str, u16), String> {
-    let (host, after) = rest.split_once(']').ok_or("the bracket is never closed; write [::1]:7660")?;
+fn split_bracketed(rest: &str) -> Result<(&str, u16), Fault> {
+    let (host, after) = rest.split_once(']').ok_or(Fault::OpenBracket)?;
     if !is_ipv6(host) {
-        return Err(format!("{host:?} in brackets is not an IPv6 address"));
+        return Err(Fault::NoIpv6(host.to_owned()));
     }
-    let port = after.strip_prefix(':').ok_or_else(|| format!("the port is missing; write [{host}]:7660"))?;
+    let port = after.strip_prefix(':').ok_or_else(|| Fault::NoPort(format!("[{host}]")))?;
     Ok((host, parse_port(port)?))
 }
 
 /// Splits an IPv4 address or a host name from its port.
-fn split_plain(text: &str) -> Result<(&str, u16), String> {
+fn split_plain(text: &str) -> Result<(&str, u16), Fault> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(match text {
-            "" => "it is empty; write 127.0.0.1:7660".into(),
-            _ if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                format!("the host is missing; write 127.0.0.1:{text}")
-            }
-            _ => format!("the port is missing; write {}:7660", text.escape_debug()),
+            "" => Fault::Empty,
+            _ if text.bytes().all(|byte| byte.is_ascii_digit()) => Fault::PortAlone(text.to_owned()),
+            _ => Fault::NoPort(text.escape_debug().to_string()),
         });
     };
     if is_ipv6(text) || is_ipv6(host) {
-        return Err("an IPv6 address stands in brackets before its port, as in [::1]:7660".into());
+        return Err(Fault::BareIpv6);
     }
     let port = parse_port(port)?;
     check_host(host, port)?;
@@ -216,27 +254,25 @@ fn is_host_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-._".contains(c)
 }
 
-fn parse_port(port: &str) -> Result<u16, String> {
+fn parse_port(port: &str) -> Result<u16, Fault> {
     if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("the port {port:?} is not a number from 0 to 65535"));
+        return Err(Fault::NoNumber(port.to_owned()));
     }
-    port.parse().map_err(|_| format!("the port {port} is above 65535"))
+    port.parse().map_err(|_| Fault::HighPort(port.to_owned()))
 }
 
-fn check_host(host: &str, port: u16) -> Result<(), String> {
+fn check_host(host: &str, port: u16) -> Result<(), Fault> {
     if host.is_empty() || host == "*" {
-        return Err(format!(
-            "the host is missing; 127.0.0.1:{port} is this machine alone, [::]:{port} every interface"
-        ));
+        return Err(Fault::NoHost(port));
     }
     if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return match host.parse::<IpAddr>() {
             Ok(_) => Ok(()),
-            Err(_) => Err(format!("{host} is not an IPv4 address")),
+            Err(_) => Err(Fault::NoIpv4(host.to_owned())),
         };
     }
     match host.chars().find(|&c| !is_host_char(c)) {
-        Some(c) => Err(format!("{c:?} cannot be part of a host name")),
+        Some(c) => Err(Fault::HostCharacter(c)),
         None => Ok(()),
     }
 }

@@ -29,14 +29,14 @@ pub(super) struct Arguments {
 
 /// Reads the files of one side.
 fn read_all(files: &[PathBuf]) -> Result<Vec<Run>, Failure> {
-    files.iter().map(|file| read(file, RUN).map_err(Failure::usage)).collect()
+    files.iter().map(|file| read(file, RUN)).collect()
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let a = read_all(&arguments.files)?;
     let b = read_all(&arguments.with)?;
     open_files(&[&arguments.json])?;
-    let comparison = compare::compare(&a, &b).map_err(Failure::usage)?;
+    let comparison = compare::compare(&a, &b)?;
     Terminal::new(arguments.json.as_deref()).print(|out| compare::write(&comparison, out));
     let code = if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 };
     write_files(code, &[(&arguments.json, &|| json_text(&comparison))])

@@ -160,7 +160,7 @@ impl Load {
         }
         Ok(Scenario {
             addresses: self.address.clone(),
-            token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
+            token: self.token_file.as_deref().map(Token::read).transpose()?,
             source: self.source.clone(),
             protocol: self.front_ends.chosen(),
             tls: self.tls.connector(self.address.iter().chain(info))?,

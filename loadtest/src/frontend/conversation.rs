@@ -7,7 +7,7 @@ use snowbank_tls::Connector;
 use snowbank_wire::Address as Endpoint;
 use snowbank_wire::ErrorCode;
 
-use super::{Refusal, Row, text};
+use super::{Refusal, Row, Unreadable, text};
 use crate::failure::Failure;
 use crate::target::{Stream, Token, code_name, unreachable};
 
@@ -74,7 +74,7 @@ impl<'a> Conversation<'a> {
     /// these bytes from the input.
     pub(crate) fn next<T>(
         &mut self,
-        mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
+        mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, Unreadable>,
     ) -> Result<T, Failure> {
         loop {
             match take(&self.input) {
@@ -86,7 +86,7 @@ impl<'a> Conversation<'a> {
                     return Err(self.other("its answer is too long"));
                 }
                 Ok(None) => self.read_more()?,
-                Err(reason) => return Err(self.other(&format!("it answered with {reason}"))),
+                Err(Unreadable(reason)) => return Err(self.other(&format!("it answered with {reason}"))),
             }
         }
     }

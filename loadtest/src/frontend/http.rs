@@ -8,8 +8,8 @@ use snowbank_wire::Address as Endpoint;
 use snowbank_wire::Info;
 
 use super::{
-    Access, Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text,
-    unreadable,
+    Access, Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, Unreadable, code_of, number,
+    push, text, unreadable,
 };
 use crate::failure::Failure;
 use crate::promise::source_of;
@@ -79,7 +79,7 @@ impl FrontEnd for Http {
     }
 
     fn read<'a>(&self, bytes: &'a [u8], _awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
-        let read = reply(bytes).map_err(|reason| unreadable(&reason))?;
+        let read = reply(bytes)?;
         let Some((Reply { status, body }, size)) = read else { return Ok(None) };
         if status != 200 {
             return Ok(Some((Part::Refused(refusal(status, &body)), size)));
@@ -103,7 +103,7 @@ fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
 }
 
 /// Returns the first reply and its size; `None` while the reply is incomplete.
-fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
+fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Unreadable> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
     let head_size = match head.parse(bytes) {
@@ -111,7 +111,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         Ok(Status::Partial) => return Ok(None),
         Err(_) => {
             let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            return Err(format!("a reply that begins with {:?}", text(first)));
+            return Err(Unreadable(format!("a reply that begins with {:?}", text(first))));
         }
     };
     let status = head.code.unwrap_or_default().into();
@@ -123,8 +123,10 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     let length = value_of("content-length", head.headers)
         .and_then(number)
         .and_then(|length| usize::try_from(length).ok());
-    let length = length.ok_or("a reply without a length")?;
-    let end = head_size.checked_add(length).ok_or("a reply of an impossible length")?;
+    let length = length.ok_or_else(|| Unreadable("a reply without a length".to_owned()))?;
+    let end = head_size
+        .checked_add(length)
+        .ok_or_else(|| Unreadable("a reply of an impossible length".to_owned()))?;
     let body = bytes.get(head_size..end).map(Cow::Borrowed);
     Ok(body.map(|body| (Reply { status, body }, end)))
 }
@@ -136,7 +138,7 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
 
 /// Returns the content of a body that comes in chunks, and the size of these chunks; `None` while
 /// the body is incomplete.
-fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
+fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Unreadable> {
     // Copies nothing before the end of the body has arrived, so that a long body that arrives in
     // pieces is copied only once.
     let mut chunks = Vec::new();
@@ -146,7 +148,7 @@ fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
         let (start, length) = match httparse::parse_chunk_size(rest) {
             Ok(Status::Complete(chunk)) => chunk,
             Ok(Status::Partial) => return Ok(None),
-            Err(_) => return Err("a chunk without a size".to_owned()),
+            Err(_) => return Err(Unreadable("a chunk without a size".to_owned())),
         };
         let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
         let Some(chunk) = rest[start..].get(..size) else { return Ok(None) };

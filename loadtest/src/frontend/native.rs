@@ -9,7 +9,7 @@ use snowbank_wire::reply::{self, Reply};
 use snowbank_wire::request::{self, Next, Wait};
 use snowbank_wire::{Hello, VERSION};
 
-use super::{Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
+use super::{Awaited, Conversation, FrontEnd, Met, Part, Read, Refusal, Row, Unreadable, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::{Token, code_name};
@@ -60,7 +60,7 @@ fn next_reply<T>(
             Ok(Some((Err(Refusal { code: error.code, words }), size)))
         }
         Some((reply, _, size)) => {
-            let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
+            let taken = take(&reply).map_err(|bad| Unreadable(format!("something else: {bad}")))?;
             Ok(Some((Ok(taken), size)))
         }
     })?;
@@ -75,12 +75,12 @@ pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: &str, count: u32) {
 }
 
 /// Returns the first frame with its tag and its size; `None` while the frame is incomplete.
-fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
+fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, Unreadable> {
     match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),
-        Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
+        Parsed::BadLength(length) => Err(Unreadable(format!("a frame of {length} bytes"))),
         Parsed::Frame { content, tag, consumed } => {
-            Ok(Some((content.map_err(|fault| fault.to_string())?, tag, consumed)))
+            Ok(Some((content.map_err(|fault| Unreadable(fault.to_string()))?, tag, consumed)))
         }
     }
 }
@@ -91,7 +91,7 @@ impl FrontEnd for Native {
     }
 
     fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
-        let read = frame(bytes).map_err(|reason| unreadable(&reason))?;
+        let read = frame(bytes)?;
         let Some((reply, tag, size)) = read else { return Ok(None) };
         if tag != awaited.tag {
             return self.unasked(bytes, awaited.unanswered).map(|()| None);
@@ -119,7 +119,7 @@ impl FrontEnd for Native {
     /// Reads the error with tag 0 that the daemon sends before it closes a connection that it
     /// refuses.
     fn unasked(&self, bytes: &[u8], unanswered: usize) -> Result<(), Fault> {
-        match frame(bytes).map_err(|reason| unreadable(&reason))? {
+        match frame(bytes)? {
             None => Ok(()),
             Some((Reply::Error(error), ..)) => {
                 let reason = Some(format!("{}: {}", code_name(error.code), text(error.message)));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, TARGET, headline};
+use crate::failure::Failure;
 use crate::figure::{Figures, UNKNOWN, Unit};
 use crate::judge::{Latency, Objectives, Verdict, quantile_name};
 use crate::load::Peer;
@@ -102,8 +103,8 @@ impl Run {
         run.add_times(LATENCIES[1], &counts.target);
         match &outcome.echo {
             Some(Ok(echo)) => run.add_times(ECHO, &echo.counts.response),
-            Some(Err(reason)) => {
-                let words = format!("could not be run: {reason}");
+            Some(Err(failure)) => {
+                let words = format!("could not be run: {}", failure.reason);
                 run.figures.add(NOTE, ECHO, Unit::None, words);
             }
             None => {}
@@ -262,24 +263,25 @@ impl Objective {
 /// Reads a file that `--json` wrote. The file's key `kind` must equal the argument `kind`.
 ///
 /// # Errors
-/// One line if the file cannot be read, or if this version's `--json` does not write such files.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
+/// [`Failure`] if the file cannot be read, or if this version's `--json` does not write such files.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, Failure> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;
+    let bytes =
+        std::fs::read(path).map_err(|reason| Failure::usage(format!("cannot read {name}: {reason}")))?;
     let file: Json = serde_json::from_slice(&bytes).map_err(|reason| misshapen(path, &reason))?;
     for (key, wanted) in [("format", Json::from(FORMAT)), ("kind", Json::from(kind))] {
         let found = file.get(key);
         if found != Some(&wanted) {
             let found = found.map_or_else(|| format!("no {key}"), |found| format!("{key} {found}"));
-            return Err(format!(
+            return Err(Failure::usage(format!(
                 "found {found} in {name}, allowed: a file with {key} {wanted}, written by this version of \
                  snowbank-loadtest"
-            ));
+            )));
         }
     }
     serde_json::from_value(file).map_err(|reason| misshapen(path, &reason))
 }
 
-fn misshapen(path: &Path, reason: &serde_json::Error) -> String {
-    format!("{} is not what snowbank-loadtest --json writes: {reason}", path.display())
+fn misshapen(path: &Path, reason: &serde_json::Error) -> Failure {
+    Failure::usage(format!("{} is not what snowbank-loadtest --json writes: {reason}", path.display()))
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use snowbank_wire::MAX_TOKEN_SIZE;
 
+use crate::failure::Failure;
+
 /// A secret of 1 to [`MAX_TOKEN_SIZE`] bytes: never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<[u8]>);
@@ -15,26 +17,28 @@ impl Token {
     /// Reads the token in a file. Newlines at the end of the file do not count.
     ///
     /// # Errors
-    /// One line if the file cannot be read or does not hold one token. The line quotes no byte of
+    /// [`Failure`] if the file cannot be read or does not hold one token. The line quotes no byte of
     /// the file.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let mut token = Vec::new();
         // If the path names a device, the read must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
         let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
-        read.map_err(|reason| format!("cannot read the token file {name}: {reason}"))?;
+        read.map_err(|reason| Failure::usage(format!("cannot read the token file {name}: {reason}")))?;
         while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
             token.pop();
         }
         if token.contains(&b'\n') {
-            return Err(format!(
+            return Err(Failure::usage(format!(
                 "found several lines in the token file {name}, allowed: one token, as a client sends it"
-            ));
+            )));
         }
         if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
             let size = token.len();
-            return Err(format!("found a token of {size} bytes in {name}, allowed: 1 to {MAX_TOKEN_SIZE}"));
+            return Err(Failure::usage(format!(
+                "found a token of {size} bytes in {name}, allowed: 1 to {MAX_TOKEN_SIZE}"
+            )));
         }
         Ok(Self(token.into()))
     }
@@ -54,7 +58,7 @@ impl fmt::Debug for Token {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Token, String> {
+    fn read(bytes: &[u8]) -> Result<Token, Failure> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), bytes).expect("written");
         Token::read(file.path())
@@ -69,7 +73,7 @@ mod tests {
         for (wrong, reason) in
             [(&b"\n"[..], "0 bytes"), (b"one\ntwo\n", "several lines"), (&too_long, "513 bytes")]
         {
-            let refused = read(wrong).expect_err("no token");
+            let refused = read(wrong).expect_err("no token").reason;
             assert!(refused.contains(reason) && !refused.contains("two"), "{refused}");
         }
     }

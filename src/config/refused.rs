@@ -1,0 +1,74 @@
+//! The reasons why a setting refuses a value.
+
+use snowbank_fleet::WrongEndpoint;
+use snowbank_id::layout::LayoutError;
+use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+
+/// The reason why a setting refuses a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// The setting allows other values.
+    #[error("found {found}, allowed: {allowed}")]
+    Value {
+        /// The value, as a message repeats it.
+        found: String,
+        /// The values that are allowed.
+        allowed: String,
+    },
+    /// The value is refused, and is not the word that is allowed besides.
+    #[error("{refused}, or {word:?}")]
+    OrWord {
+        /// The reason without the word.
+        refused: Box<Refused>,
+        /// The word.
+        word: &'static str,
+    },
+    /// A Redis coordinates no fleet.
+    #[error(
+        "{0}; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
+         docs/coming-from.md (katsubushi) says what to use instead"
+    )]
+    Redis(Box<Refused>),
+    /// The path of a socket is too long once it begins at the file's directory.
+    #[error("{address} is a path of {bytes} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}")]
+    LongPath {
+        /// The socket.
+        address: Address,
+        /// The length of its path.
+        bytes: usize,
+    },
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The text is no endpoint of a coordinator.
+    #[error(transparent)]
+    Endpoint(#[from] WrongEndpoint),
+    /// The text names no layout.
+    #[error(transparent)]
+    LayoutText(#[from] UnknownLayout),
+    /// The layout or the worker IDs do not exist.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The table has other keys or types than a layout.
+    #[error("{0}")]
+    LayoutTable(String),
+    /// Items of a list are refused.
+    #[error("{}", .0.iter().map(Refused::to_string).collect::<Vec<_>>().join("; "))]
+    Items(Vec<Refused>),
+}
+
+/// The reason why a text is not a layout.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownLayout {
+    /// The text is like the name of a preset.
+    #[error("no layout is called {text:?}; did you mean {meant}? `snowbank layout` lists all")]
+    Misspelt {
+        /// The text.
+        text: String,
+        /// The preset that was probably meant.
+        meant: String,
+    },
+    /// The text describes no layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
