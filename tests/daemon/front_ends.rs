@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use rustix::process::Signal;
-use snowbank::frontends::PROTOCOLS;
+use snowbank::config::PROTOCOLS;
 
 use crate::support::drawn::ids_of;
 use crate::support::resp::array;

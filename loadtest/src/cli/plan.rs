@@ -28,7 +28,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let sweep = read::<Sweep>(&arguments.from, KIND).map_err(Failure::usage)?;
+    let sweep = read::<Sweep>(&arguments.from, KIND)?;
     let plan = plan(&sweep, &arguments.wanted)?;
     open_files(&[&arguments.json])?;
     Terminal::new(arguments.json.as_deref()).print(|out| out.write_all(plan.page.as_bytes()));
