@@ -11,7 +11,7 @@ use crate::config::{Settings, SourceSettings, Tokens};
 use snowbank_core::source::wait_queue::Refusal;
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::reply::{self, Reply, WireIds};
-use snowbank_wire::{ErrorCode, Hello, MAX_REQUEST_SIZE, Parsed, Request, VERSION, Welcome, request};
+use snowbank_wire::{Hello, MAX_REQUEST_SIZE, Parsed, Request, VERSION, Welcome, request};
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;
