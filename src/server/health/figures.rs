@@ -136,7 +136,8 @@ figures! { metrics {
     CpuS: Daemon, "", "process_cpu_seconds_total", [], "CPU time of all its threads";
     ResidentBytes: Daemon, "", "process_resident_memory_bytes", [], "memory resident";
     OpenFiles: Daemon, "", "process_open_fds", [], "files open, sockets among them";
-    OpenFilesMax: Daemon, "", "process_max_fds", [], "files that may be open";} rest {
+    OpenFilesMax: Daemon, "", "process_max_fds", [], "files that may be open";
+} rest {
     Version: Daemon, "version";
     Instance: Daemon, "instance";
     UptimeS: Daemon, "uptime_s";
