@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use std::{fmt, thread};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use serde::Serialize;
 
 use crate::server::StartError;
 use crate::service;
@@ -129,6 +130,12 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         Failure::Start(error)
     }
+}
+
+/// Writes a value as a line of JSON.
+fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)
 }
 
 /// Returns the number of cores that this process may use.

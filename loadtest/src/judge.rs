@@ -23,6 +23,7 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
+use crate::machine::stalls::QUEUE_PART;
 use crate::measure::{Counts, Fault};
 use crate::outcome::Outcome;
 use crate::value::Rate;
@@ -226,22 +227,18 @@ impl Outcome {
     /// result is open if the machine's stalls, the generator's lateness or a busy thread may
     /// explain the difference.
     fn rate(&self, objectives: &Objectives) -> Found {
-        let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();
-        let (allowed_s, by_generator_s) =
-            match (self.planned.as_ref().map(Duration::as_secs_f64), objectives.rate) {
-                (Some(planned_s), _) => {
-                    ((planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S), counts.slip.max() as f64 / 1e9)
-                }
-                (None, Some(rate)) => {
-                    let is_busy = counts.busiest_thread > MAX_THREAD_SHARE;
-                    (self.ids_per_s() * elapsed_s / rate.per_s(), if is_busy { f64::MAX } else { 0.0 })
-                }
-                (None, None) => return Found::Met,
-            };
+        let (allowed_s, late_s) = match (self.planned.as_ref().map(Duration::as_secs_f64), objectives.rate) {
+            (Some(planned_s), _) => {
+                ((planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S), self.counts.slip.max() as f64 / 1e9)
+            }
+            (None, Some(rate)) => (self.ids_per_s() * elapsed_s / rate.per_s(), 0.0),
+            (None, None) => return Found::Met,
+        };
+        let stalls = self.stalls.total + self.stalls.total / QUEUE_PART;
         if elapsed_s <= allowed_s {
             Found::Met
-        } else if elapsed_s - self.stalls.total.as_secs_f64() * 1.25 - by_generator_s <= allowed_s {
+        } else if self.is_lower_bound() || elapsed_s - stalls.as_secs_f64() - late_s <= allowed_s {
             Found::Open
         } else {
             Found::Missed

@@ -95,6 +95,16 @@ pub(crate) enum Ended {
     Hindered(String),
 }
 
+impl From<Failure> for Ended {
+    fn from(cannot: Failure) -> Self {
+        match cannot.blame {
+            Blame::Interrupt => Ended::Interrupted,
+            Blame::Machine => Ended::Hindered(cannot.reason),
+            Blame::Target | Blame::User => Ended::Gone(cannot.reason),
+        }
+    }
+}
+
 /// The value of [`Sweep::kind`].
 pub(crate) const KIND: &str = "sweep";
 
@@ -143,19 +153,16 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
         let phase = lowercase(attempt.phase);
         let rate = grouped(attempt.rate);
         terminal.name_run(format!("step {number}, {phase} {rate}/s, "));
-        let answer = match step::run(&settings, attempt, full_rate, &mut target) {
-            Ok((step, answer)) => {
-                terminal.print(|out| table::row(&step, out));
-                steps.push(step);
-                answer
-            }
+        let (step, answer) = match step::run(&settings, attempt, full_rate, &mut target) {
+            Ok(ran) => ran,
             Err(cannot) if steps.is_empty() => return Err(cannot),
-            Err(cannot) => Err(match cannot.blame {
-                Blame::Interrupt => Ended::Interrupted,
-                Blame::Machine => Ended::Hindered(cannot.reason),
-                Blame::Target | Blame::User => Ended::Gone(cannot.reason),
-            }),
+            Err(cannot) => {
+                ended = cannot.into();
+                break;
+            }
         };
+        terminal.print(|out| table::row(&step, out));
+        steps.push(step);
         match answer {
             Ok(limit) => search.record(attempt, limit),
             Err(reason) => {

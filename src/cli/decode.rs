@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
-use super::layout::write_json;
 use super::next::{Access, converse, describe};
+use super::write_json;
 use super::{Failure, Outcome};
 use crate::config::{self, Overrides};
 use crate::os_clock;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::inputs::Inputs;
-use super::layout::write_json;
+use super::write_json;
 use super::{Failure, Outcome, cores};
 use crate::config::{Overrides, Secrets, Settings, SourceSettings};
 use crate::os_clock;

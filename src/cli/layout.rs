@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Outcome;
 use super::chosen::Chosen;
 use super::sql::{self, Dialect};
+use super::{Outcome, write_json};
 use crate::config::Grouped;
 use crate::os_clock;
 use snowbank_id::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
@@ -47,11 +47,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     }
     Ok(out.write_all(&page)?)
-}
-
-pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    writeln!(out)
 }
 
 /// The output of `--json` for a layout. `fields` has the form of a layout table in a configuration.

@@ -6,7 +6,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::keys::KeyOptions;
-use super::layout::write_json;
+use super::write_json;
 use super::{Failure, Outcome};
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_id::layout::{ChosenField, Layout};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
-use super::layout::write_json;
 use super::next::{Daemon, converse, describe, explain};
+use super::write_json;
 use snowbank_client::{Address, Client};
 
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use serde_json::json;
 
 use super::chosen::Chosen;
-use super::layout::write_json;
+use super::write_json;
 use super::{Failure, Outcome};
 use snowbank_id::layout::UnixMicros;
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::inputs::environment_of_operator;
-use super::layout::write_json;
+use super::write_json;
 use super::{Failure, Outcome};
 use crate::config::{Settings, StateDirChoice, open_file};
 use crate::server::KernelLog;

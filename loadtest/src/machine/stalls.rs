@@ -8,6 +8,9 @@ use std::time::Duration;
 /// this time.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
+/// The requests that queue behind a stall are excused for this part of it, besides the stall itself.
+pub(crate) const QUEUE_PART: u32 = 4;
+
 /// A target that is up to 80 % busy serves the queue behind a stall within this multiple of the
 /// stall's length.
 const QUEUE_LENGTHS: u64 = 4;
@@ -131,7 +134,7 @@ impl Stalls {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();
         let late_ns = touching(&record.bunches, sent_ns, received_ns).max().unwrap_or(0);
-        lost_ns + lost_ns.max(late_ns) / 4
+        lost_ns + lost_ns.max(late_ns) / u64::from(QUEUE_PART)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::layout::write_json;
+use super::super::write_json;
 use super::super::{Failure, Outcome};
 use super::marks::{self, MarkShown};
 use super::{Directories, no_state};
