@@ -28,7 +28,7 @@
 //! - `registry`: the front end of each protocol.
 //! - `statistics`: the statistics of katsubushi, counted by its rules.
 //! - `facts`: the facts about the daemon that front ends use.
-//! - `words`: the reasons of refusals, in the same words for every protocol.
+//! - `refusals`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
 
 mod facts;
@@ -39,20 +39,20 @@ mod http;
 mod memcached;
 mod native;
 mod noeqd;
+mod refusals;
 mod registry;
 mod resp;
 mod statistics;
-mod words;
 
 pub use facts::Facts;
 pub use http::Http;
 pub use memcached::Memcached;
 pub use native::{Form, Native};
 pub use noeqd::Noeqd;
+pub use refusals::{Reason, Words, in_words, no_grant, removed};
 pub(crate) use registry::{About, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Resp};
 pub use statistics::{GetCounters, Gets};
-pub use words::{Reason, Words, in_words, no_grant, removed};
 
 use std::fmt::Debug;
 use std::time::Duration;

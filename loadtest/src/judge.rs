@@ -17,9 +17,9 @@
 //! whatever the machine did. A closed connection fails the run, too, unless the machine or the
 //! generator stood still for over a second.
 //!
-//! [`words`] has the verdicts in words.
+//! [`reasons`] has the verdicts in words.
 
-pub(crate) mod words;
+pub(crate) mod reasons;
 
 use std::time::Duration;
 
@@ -148,33 +148,33 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
     let (ours, theirs): (Vec<_>, Vec<_>) =
         outcome.faults.iter().partition(|fault| outcome.may_have_caused(fault));
     if !theirs.is_empty() {
-        let described = theirs.into_iter().map(|fault| words::describe(fault, &outcome.promise));
+        let described = theirs.into_iter().map(|fault| reasons::describe(fault, &outcome.promise));
         return Verdict::Fail(described.collect());
     }
     let mut open = outcome.not_measured();
     for fault in ours {
-        open.push(words::by_generator(&words::describe(fault, &outcome.promise)));
+        open.push(reasons::by_generator(&reasons::describe(fault, &outcome.promise)));
     }
-    let mut missed = words::errors(outcome, objectives);
+    let mut missed = reasons::errors(outcome, objectives);
     let mut late = Vec::new();
     if open.is_empty() {
         for latency in &objectives.latencies {
             match latency.judge(&outcome.counts) {
                 Found::Met => {}
-                Found::Missed => late.push(words::missed(&outcome.counts, latency)),
-                Found::Open => open.push(words::open(outcome, latency)),
+                Found::Missed => late.push(reasons::missed(&outcome.counts, latency)),
+                Found::Open => open.push(reasons::open(outcome, latency)),
             }
         }
         match outcome.rate(objectives) {
             Found::Met => {}
-            Found::Missed => late.push(words::missed_rate(outcome, objectives)),
-            Found::Open => open.push(words::open_rate(outcome, objectives)),
+            Found::Missed => late.push(reasons::missed_rate(outcome, objectives)),
+            Found::Open => open.push(reasons::open_rate(outcome, objectives)),
         }
     }
     if outcome.held_up <= MAX_HELD_UP {
         missed.extend(late);
     } else if !late.is_empty() || !open.is_empty() {
-        open.insert(0, words::held_up(outcome));
+        open.insert(0, reasons::held_up(outcome));
     }
     if !missed.is_empty() && !outcome.interrupted {
         Verdict::Fail(missed)

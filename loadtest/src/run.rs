@@ -17,7 +17,7 @@ use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::failure::{Blame, Failure};
 use crate::frontend;
-use crate::judge::words;
+use crate::judge::reasons;
 use crate::load::{self, Lanes, Shared};
 use crate::machine::{Watched, echo, quota};
 use crate::outcome::Outcome;
@@ -173,7 +173,7 @@ pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outco
     let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
     let outcome = loaded.run(&scenario)?;
     match outcome.faults.first() {
-        Some(fault) => Err(Failure::from_target(words::describe(fault, &outcome.promise))),
+        Some(fault) => Err(Failure::from_target(reasons::describe(fault, &outcome.promise))),
         None if outcome.interrupted => {
             Err(Failure { blame: Blame::Interrupt, reason: "interrupted".to_owned() })
         }

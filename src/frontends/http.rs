@@ -26,7 +26,7 @@ use self::listing::Listing;
 use self::reply::Reply;
 use self::response::Body;
 use self::route::answer;
-use super::words::{STOPPING, Words};
+use super::refusals::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
 use crate::admin::{HEAD_BYTES_MAX, head_too_long, is_local_name};
 use crate::config::Protocol;

@@ -18,7 +18,7 @@ mod text;
 use self::keys::Keys;
 use self::skip::Skip;
 use super::facts::Increment;
-use super::words::Words;
+use super::refusals::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step};
 use crate::config::Protocol;
 use snowbank_wire::MAX_REPLY_SIZE;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::words::{STOPPING, Words};
+use super::refusals::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;

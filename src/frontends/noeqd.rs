@@ -3,7 +3,7 @@
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
-use super::words::Words;
+use super::refusals::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;

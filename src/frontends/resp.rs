@@ -19,7 +19,7 @@ use self::form::Announced;
 pub use self::form::{IdForm, IncrConnections};
 use self::parse::{Arguments, Miss};
 use self::transaction::Transaction;
-use super::words::Words;
+use super::refusals::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::config::Protocol;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};

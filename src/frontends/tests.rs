@@ -143,6 +143,6 @@ fn a_source_may_be_called_like_a_negative_count() {
 
 #[test]
 fn a_time_to_retry_is_rounded_up_to_milliseconds() {
-    let in_ms = [0, 1, 1_000_000, 1_000_001].map(|ns| words::ceil_to_ms(Duration::from_nanos(ns)));
+    let in_ms = [0, 1, 1_000_000, 1_000_001].map(|ns| refusals::ceil_to_ms(Duration::from_nanos(ns)));
     assert_eq!(in_ms, [0, 1, 1, 2]);
 }

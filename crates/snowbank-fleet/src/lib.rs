@@ -19,8 +19,8 @@
 //!   the coordinator means. Both modules are pure.
 //! - `counter`: the key and the rules of a shared ticket counter. This module is pure too.
 //! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
-//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
-//!   lists both.
+//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and
+//!   `coordinator_kind` lists both.
 //! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
 //!   to the same cluster.
 //! - `member`: a daemon at its coordinator. It takes numbers, raises their bounds, checks their
@@ -36,11 +36,11 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod coordinator_kind;
 mod counter;
 mod endpoint;
 mod etcd;
 mod key;
-mod kind;
 mod line;
 mod member;
 mod notes;
@@ -57,10 +57,10 @@ use std::time::Duration;
 use snowbank_core::clock::BootMicros;
 
 pub use cluster::Cluster;
+pub use coordinator_kind::CoordinatorKind;
 pub use counter::{CounterKey, NumberRange, Rest};
 pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{FleetLimits, HORIZON_MAX, KeyError, Marker, NumberKey, Paths};
-pub use kind::CoordinatorKind;
 pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};
 pub use notes::{Note, NoteStore, Notes};

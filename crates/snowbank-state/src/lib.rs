@@ -4,7 +4,7 @@
 //! - [`store`]: the records of sources in the state directory, and the rules of a start.
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`]: the bound up to
 //!   which its IDs were granted.
-//! - `kind`: the names of locks and the keys of records, for each kind of source.
+//! - `source_kind`: the names of locks and the keys of records, for each kind of source.
 //! - [`form`]: which formats of a durable text a program may read, and write again; `sealed`: the
 //!   header line of a file.
 //! - `writers`, `holder`: which files are trusted, and which process holds a lock.
@@ -21,13 +21,13 @@ pub mod form;
 pub mod fuzzing;
 mod holder;
 mod identity;
-mod kind;
 mod lock;
 mod lock_names;
 mod locked_file;
 mod mark;
 mod neighbours;
 pub mod sealed;
+mod source_kind;
 pub mod store;
 mod survey;
 pub mod system_error;

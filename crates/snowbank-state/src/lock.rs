@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::holder::HOLDER_BYTES;
-use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, LockedFile, PAUSE};
 use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, neighbours};
+use super::source_kind::kind_of;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
 use super::{Cause, Owner, StateError, TakenOver, new_identity};

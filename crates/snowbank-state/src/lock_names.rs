@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::kind::kind_of;
+use super::source_kind::kind_of;
 use snowbank_id::numbering::Numbering;
 
 /// Returns the worker IDs of a numbering, each with the path of its lock.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::admin::MISDIRECTED;
-use crate::frontends::words::{Words, ceil_to_ms};
+use crate::frontends::refusals::{Words, ceil_to_ms};
 use snowbank_wire::ErrorCode;
 
 pub(super) const JSON: &str = "application/json";

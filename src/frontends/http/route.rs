@@ -5,7 +5,7 @@ use super::query::{Query, malformed};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
 use crate::admin::decoded;
-use crate::frontends::words::STOPPING;
+use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_wire::ErrorCode;

@@ -1,7 +1,7 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
-use crate::frontends::words::{STOPPING, Words};
+use crate::frontends::refusals::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
 use snowbank_wire::ErrorCode;
 

@@ -4,7 +4,7 @@
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
-use crate::frontends::words::STOPPING;
+use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_wire::ErrorCode;
 

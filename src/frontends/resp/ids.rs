@@ -4,7 +4,7 @@ use super::commands::{NO_INTEGER, Refused, shown};
 use super::encode::Version;
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::facts::Increment;
-use crate::frontends::words::{STOPPING, Words};
+use crate::frontends::refusals::{STOPPING, Words};
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_wire::{Action, ErrorCode};
 

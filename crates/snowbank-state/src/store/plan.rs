@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::record::{Moment, Record};
-use crate::kind::by_name;
+use crate::source_kind::by_name;
 use crate::{Cause, StateError};
 use snowbank_core::clock;
 use snowbank_core::source::Kind;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostIdentity, Owner};
-use crate::kind::kind_of;
+use crate::source_kind::kind_of;
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
