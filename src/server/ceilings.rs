@@ -12,11 +12,13 @@
 //!   stop, this thread waits for no write.
 //! - `join_fleet`: takes worker IDs from the coordinator at the start. `fleet_thread`: raises
 //!   their ceilings at the coordinator, and checks that the worker IDs still belong to this daemon.
+//! - `ending`: ends sources in all places, in one order.
 //! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.
 //!   `job_thread`: the common part of the fleet thread and the storage thread.
 //! - `simulated`: ceilings without threads, for the simulation in tests/.
 //! - `last_seen`: gives other threads what the keeper thread last observed.
 
+pub(crate) mod ending;
 pub(crate) mod fleet_thread;
 pub(crate) mod job_thread;
 pub(crate) mod join_fleet;

@@ -37,7 +37,7 @@ pub(crate) struct Common {
     pub(crate) refused: SetOnce<StartError>,
     /// How often the machine was restored from a snapshot since the daemon runs, as the kernel
     /// reported it.
-    pub(crate) restores: AtomicU64,
+    pub(crate) restores: Arc<AtomicU64>,
     /// The reason why another process may have taken over a worker ID, a shared counter or the
     /// state. Once the reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
@@ -67,7 +67,7 @@ impl Common {
             heartbeat: Heartbeat::new(shards),
             decided: watch::Sender::new(false),
             refused: SetOnce::new(),
-            restores: AtomicU64::new(0),
+            restores: Arc::default(),
             lost: SetOnce::new(),
             all_drained: Barrier::new(shards),
         }

@@ -19,7 +19,7 @@ mod kernel_log;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,12 +27,39 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use self::kernel_log::{Heard, hear_log};
+use crate::os_clock;
 use crate::server::common::Common;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::note::Note;
+use snowbank_core::clock::{self, Reading};
 use snowbank_state::HostIdentity;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
+
+/// A moment in the life of this process's memory. A later restore of the machine from a snapshot
+/// ends that life: then another copy of the process may have all that this one has.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    /// The clocks at the moment.
+    pub(crate) began: Reading,
+    /// How many restores were reported before.
+    pub(crate) restores: u64,
+    pub(crate) reported: Arc<AtomicU64>,
+}
+
+impl Life {
+    pub(crate) fn now(common: &Common) -> Life {
+        let restores = common.restores.load(Ordering::Acquire);
+        Life { began: os_clock::read(), restores, reported: Arc::clone(&common.restores) }
+    }
+
+    /// Returns true if a restore was reported since, or the clocks jumped.
+    pub(crate) fn is_over(&self) -> bool {
+        let offset_us = os_clock::read().offset_us();
+        self.reported.load(Ordering::Acquire) != self.restores
+            || clock::has_jumped(self.began.offset_us(), offset_us)
+    }
+}
 
 /// The kernel's log. The daemon notices announcements that come after the log was opened.
 #[derive(Debug)]
@@ -89,11 +116,13 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
-            // The keeper compares this count before it grants a source that is starting now.
+            // Counted before, for the keeper, which compares the count before it grants a source that
+            // is starting now; and after, for a stop, which reads the count and then the generations.
             common.restores.fetch_add(1, Ordering::Release);
             for supply in &common.live_config.borrow().supplies {
                 supply.source.record_restored();
             }
+            common.restores.fetch_add(1, Ordering::Release);
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(

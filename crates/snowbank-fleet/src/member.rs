@@ -16,7 +16,7 @@ mod want;
 use super::key::{FleetLimits, NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
-use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Swap, Swapped};
+use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Rest, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed, old_answer};
@@ -58,9 +58,9 @@ pub struct Member<C> {
     /// copies of this process's memory.
     new_identity: fn() -> String,
     sources: Vec<Held>,
-    /// The indices of the sources that start: no ID of theirs was handed out, and none is before
-    /// [`check_taken`](Member::check_taken) succeeds.
-    starting: Vec<usize>,
+    /// The indices of the sources that hand out nothing: they start, until
+    /// [`check_taken`](Member::check_taken) succeeds, or they have ended.
+    idle: Vec<usize>,
     /// The first loss of a source that serves.
     lost: Option<FleetError>,
     /// What this process remembers of its earlier tries to take numbers.
@@ -122,6 +122,20 @@ impl Clocks {
     }
 }
 
+/// Asks, for a release, whether the machine was not restored from a snapshot meanwhile. `None`: a
+/// write that is no release.
+type Release<'a> = Option<&'a dyn Fn() -> bool>;
+
+/// Checks, right before a release, that no other copy of this process can have the numbers.
+fn check_current(release: Release<'_>) -> Result<(), NoAnswer> {
+    if release.is_none_or(|is_current| is_current()) {
+        return Ok(());
+    }
+    Err(NoAnswer::passing(
+        "the machine may have been restored from a snapshot, so nothing more is given back",
+    ))
+}
+
 /// A bound to write for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -155,7 +169,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             notes,
             new_identity,
             sources: Vec::new(),
-            starting: Vec::new(),
+            idle: Vec::new(),
             lost: None,
             tried: Tried::default(),
             counters: Vec::new(),
@@ -269,7 +283,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let raised = self
             .note_writes(&bounds)
-            .and_then(|()| bounds.iter().try_for_each(|&bound| self.write(bound, false)))
+            .and_then(|()| bounds.iter().try_for_each(|&bound| self.write(bound, None)))
             .and_then(|()| self.settle_again(&passed));
         self.ended(raised)
     }
@@ -303,8 +317,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return self.ended(result);
         }
         if result.as_ref().is_err_and(FleetError::is_loss) {
-            let starting = self.starting.clone();
-            self.forget_ceilings(|index| starting.contains(&index));
+            let idle = self.idle.clone();
+            self.forget_ceilings(|index| idle.contains(&index));
         }
         result
     }
@@ -312,7 +326,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, the
     /// loss of one of their numbers ends no daemon.
     pub fn begin_start(&mut self, sources: impl IntoIterator<Item = usize>) {
-        self.starting = sources.into_iter().collect();
+        self.idle.extend(sources);
     }
 
     /// Returns the loss that a call has found, whichever sources the call was for. If there is one,
@@ -323,7 +337,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Records a loss, if a source serves.
     fn lose(&mut self, loss: FleetError) {
-        let serves = |index: usize| !self.starting.contains(&index);
+        let serves = |index: usize| !self.idle.contains(&index);
         if self.sources.iter().any(|held| serves(held.index)) || self.counted().any(serves) {
             self.lost.get_or_insert(loss);
         }
@@ -344,30 +358,47 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(keys.all(|key| key.is_some_and(|key| key.id_bound >= id_bound)))
     }
 
-    /// Checks before a release, by a swap, that the coordinator answers and that the numbers are
-    /// still this daemon's.
+    /// Checks before a release, by a swap, that the coordinator answers and that the numbers of
+    /// these sources are still this daemon's.
     ///
     /// If the answer to a release is lost, another daemon may get the number at once. So after a
     /// release the next start must ask the coordinator, however long that takes. So a daemon tries
     /// a release only at a coordinator that has just answered.
-    pub fn confirm(&mut self, clocks: Clocks) -> Result<(), FleetError> {
+    pub fn confirm(&mut self, sources: &[usize], clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
-        let mut confirmed = Ok(());
+        let mut confirmed = self.lost.clone().map_or_else(|| self.poll_if_due(), Err);
         for source in 0..self.sources.len() {
+            if !sources.contains(&self.sources[source].index) {
+                continue;
+            }
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
         self.ended(confirmed)
     }
 
-    /// Releases the numbers: each key gets a bound above all IDs that were handed out. The number
-    /// is free for another daemon whose clock is near that bound. The caller must have stored the
-    /// bound in the state already. Before a key is written, the notes forget its higher bound.
+    /// Gives back what sources held that have ended, and forgets their keys: each key gets a bound
+    /// above all IDs that were handed out, and each rest of a range goes back. A number is then free
+    /// for another daemon whose clock is near that bound. The caller must have stored the bounds in
+    /// the state already. Before a key is written, the notes forget its higher bound.
+    ///
+    /// `is_current` returns false once the machine may have been restored from a snapshot since the
+    /// sources ended: then another copy of this process may use the same numbers. It is asked right
+    /// before each write.
     ///
     /// # Errors
-    /// A release failed. The numbers that were not released stay this state's until their bounds
-    /// have passed.
-    pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
+    /// Something was not given back. Numbers stay this state's until their bounds have passed, and
+    /// numbers of a range are skipped.
+    pub fn give_back(
+        &mut self,
+        bounds: &[Bound],
+        rests: &[Rest],
+        clocks: Clocks,
+        is_current: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         self.set_clocks(clocks);
+        // Another daemon may have a number as soon as it is given back, which is no loss.
+        self.idle.extend(bounds.iter().map(|bound| bound.source));
+        self.idle.extend(rests.iter().map(|rest| rest.source));
         let mut placed = self.placed(bounds);
         placed.retain(|bound| bound.source < self.sources.len());
         for bound in &mut placed {
@@ -380,29 +411,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.renew_write(bound.source);
         }
         let noted = self.note_writes(&placed);
-        let released = noted.and_then(|()| placed.iter().try_for_each(|&bound| self.write(bound, true)));
-        released.map_err(FleetError::reason)
-    }
-
-    /// Releases numbers that were just taken, and of which no ID was handed out. Keeps a number
-    /// that continues an earlier term, because only this state can use such a number before its
-    /// bound has passed.
-    ///
-    /// # Errors
-    /// A release failed. The numbers that were not released stay this state's until their bounds
-    /// have passed.
-    pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
-        let mut bounds = Vec::new();
-        for (source, taken) in taken.iter().enumerate() {
-            if let Some(taken) = taken.as_ref().filter(|taken| !taken.is_same_term) {
-                bounds.push(Bound { source, id_bound: taken.unused_from });
-            }
-        }
-        bounds.into_iter().try_for_each(|bound| {
-            // Another source may run already, and must soon notice a loss.
-            self.poll_if_due().map_err(FleetError::reason)?;
-            self.release(&[bound], clocks)
-        })
+        let released =
+            noted.and_then(|()| placed.iter().try_for_each(|&bound| self.write(bound, Some(is_current))));
+        let given = self.give_back_ranges(rests, is_current);
+        released.and(given).map_err(FleetError::reason)
     }
 
     /// Reads the keys of a source that this process has not read yet.
@@ -500,8 +512,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.await_notes()
     }
 
-    /// Writes a bound to all keys of a source, whose next write is noted.
-    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), FleetError> {
+    /// Writes a bound to all keys of a source, whose next write is noted. `Some` is a release, with
+    /// the question that [`give_back`](Member::give_back) explains.
+    fn write(&mut self, bound: Bound, release: Release<'_>) -> Result<(), FleetError> {
         self.read_unread(bound.source)?;
         let Some(held) = self.sources.get(bound.source) else {
             return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
@@ -509,10 +522,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if held.numbers.is_empty() {
             return Ok(());
         }
-        let id_bound = self.write_keys(bound, is_release)?;
+        let id_bound = self.write_keys(bound, release)?;
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
-        held.covered = if is_release { 0 } else { id_bound };
+        held.covered = if release.is_some() { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
         // If the daemon is killed before this is durable, its next start knows only an earlier ceiling.
         self.store_note(bound.source);
@@ -522,12 +535,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Writes a bound to the keys of a source by one swap. Returns the bound that the keys then have.
     /// If a key has a higher bound, writes that higher bound to all of them, unless this is a
     /// release.
-    fn write_keys(&mut self, mut bound: Bound, is_release: bool) -> Result<u64, FleetError> {
+    fn write_keys(&mut self, mut bound: Bound, release: Release<'_>) -> Result<u64, FleetError> {
+        let is_release = release.is_some();
         let write = self.sources[bound.source].trying.clone().unwrap_or_default();
         for _ in 0..TRIES_MAX {
-            if !is_release {
-                self.poll_if_due()?;
-            }
+            // Another source may serve, and must soon notice a loss.
+            self.poll_if_due()?;
             let marker = self.known_marker()?.text.clone();
             let held = &self.sources[bound.source];
             let key = NumberKey { write: write.clone(), ..self.value(held, bound.id_bound, is_release) };
@@ -537,6 +550,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
+            check_current(release)?;
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
                     let numbers = self.sources[bound.source].numbers.iter_mut();

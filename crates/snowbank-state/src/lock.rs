@@ -110,9 +110,10 @@ impl WorkerLocks {
     ///
     /// # Errors
     /// A mark could not be read or written. Then the worker IDs must not be given back.
-    pub fn mark_given_back(&self, owner: &Owner) -> Result<(), StateError> {
+    pub fn mark_given_back(&self) -> Result<(), StateError> {
+        let Some(state) = &self.state else { return Ok(()) };
         for file in &self.files {
-            let own = mark_of(file)?.filter(|mark| mark.state == owner.state && mark.fate == Fate::Granted);
+            let own = mark_of(file)?.filter(|mark| mark.state == *state && mark.fate == Fate::Granted);
             let Some(mark) = own else { continue };
             let text = Mark { fate: Fate::Returned, ..mark }.to_string();
             let marked = file.file.write_all_at(text.as_bytes(), HOLDER_BYTES);

@@ -1,23 +1,23 @@
-//! The fleet thread does one job after another at the coordinator. No other thread waits for a job,
-//! except for a moment at a clean stop or a failed start.
+//! The fleet thread does one job after another at the coordinator. Only the control thread waits for
+//! a job and, for a moment, a clean stop.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::job_thread::JobThread;
+use super::job_thread::{JobThread, Reply};
 use super::join_fleet::{Joined, Joining};
 use crate::config::SOURCES_MAX;
+use crate::server::restored::Life;
 use snowbank_core::keeper::{Outcome, WantedRange};
 use snowbank_fleet::{
-    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest, Taken,
+    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest,
 };
 use snowbank_state::TakenOver;
 use snowbank_tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
-/// it confirms that the daemon still holds its worker IDs, and then it releases them. Both waits
+/// it confirms that the daemon still holds its worker IDs, and then it gives them back. Both waits
 /// are part of the stop's wait for storage.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -43,21 +43,22 @@ pub(crate) enum Job {
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the coordinator answers, and that the worker IDs still belong to this daemon.
-    Confirm(Clocks, Sender<Result<(), String>>),
+    /// Check that the coordinator answers, and that the worker IDs of these sources still belong to
+    /// this daemon.
+    Confirm(Vec<usize>, Clocks, Reply<Result<(), String>>),
     /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
-    /// ranges of shared counters back.
-    Release(Vec<Bound>, Vec<Rest>, Clocks, Sender<Result<(), String>>),
+    /// ranges of shared counters back. Nothing goes back once the life is over.
+    GiveBack(Vec<Bound>, Vec<Rest>, Clocks, Life, Reply<Result<(), String>>),
     /// Forget sources that a reload has removed.
-    Leave(Vec<usize>),
+    Leave(Vec<usize>, Reply<()>),
+    /// Forget the worker IDs of sources whose start has failed.
+    GiveUp(Vec<usize>, Reply<()>),
     /// Call these sources by these names.
-    Rename(Vec<(usize, String)>),
+    Rename(Vec<(usize, String)>, Reply<()>),
     /// Take the worker IDs of sources that start.
-    Join(Box<Joining>, Sender<Joined>),
+    Join(Box<Joining>, Reply<Joined>),
     /// Check that the worker IDs that were taken last are still this daemon's.
-    CheckTaken(Clocks, Sender<Result<(), FleetError>>),
-    /// Forget the worker IDs of sources whose start has failed. `Some` gives them back first.
-    GiveUp(Vec<usize>, Option<(Vec<Option<Taken>>, Clocks)>, Sender<()>),
+    CheckTaken(Clocks, Reply<Result<(), FleetError>>),
     /// Check that the worker IDs still belong to this daemon.
     Check(Clocks),
 }
@@ -166,36 +167,6 @@ pub(crate) fn start(in_fleet: InFleet) -> io::Result<Fleet> {
     JobThread::start("fleet", JOBS_MAX, work, run)
 }
 
-impl Fleet {
-    /// Sends one of the two jobs of a stop, and waits for its result. A stop sends [`Job::Confirm`]
-    /// and, if that succeeds, [`Job::Release`]. If an earlier job has found a loss, that is an error.
-    ///
-    /// # Errors
-    /// After a failed Confirm, the stop must not release the worker IDs. After a failed Release, it
-    /// is unknown whether the coordinator released them. If it did, other daemons can take them at
-    /// once. If not, only after the clock has passed the bounds.
-    pub(crate) fn finish(
-        &mut self,
-        job: impl FnOnce(Sender<Result<(), String>>) -> Job,
-    ) -> Result<(), String> {
-        let (reply, replied) = mpsc::channel();
-        self.send(job(reply));
-        let finished = match replied.recv_timeout(ANSWER_TIMEOUT) {
-            Ok(finished) => finished,
-            Err(RecvTimeoutError::Timeout) => {
-                Err(format!("the coordinator did not answer within {ANSWER_TIMEOUT:?}"))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(String::from("the fleet thread has failed")),
-        };
-        for done in self.take_done() {
-            if let Done::Lost(TakenOver(reason)) = done {
-                return Err(reason);
-            }
-        }
-        finished
-    }
-}
-
 fn lost(loss: &FleetError) -> Done {
     Done::Lost(TakenOver(format!("the fleet: {loss}")))
 }
@@ -208,34 +179,27 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
 
 fn run_job(work: &mut Work, job: Job) -> Option<Done> {
     if let Job::Join(joining, _) = &job {
+        let sources: Vec<usize> = joining.sources.keys().copied().collect();
         work.add_pools(joining.pools());
-        if std::mem::replace(&mut work.restores, joining.restores) != joining.restores {
+        let restores = joining.life.restores;
+        if std::mem::replace(&mut work.restores, restores) != restores {
             work.in_fleet.member.record_restored();
         }
+        work.in_fleet.member.begin_start(sources);
     }
     let member = &mut work.in_fleet.member;
-    // Sending a reply fails if the control thread has ended.
     let done = match job {
         Job::Join(joining, reply) => {
-            member.begin_start(joining.sources.keys().copied());
-            let _ = reply.send(joining.join(member));
+            reply.send(joining.join(member));
             return None;
         }
         Job::CheckTaken(clocks, reply) => {
-            let _ = reply.send(member.check_taken(clocks));
+            reply.send(member.check_taken(clocks));
             return None;
         }
-        Job::GiveUp(sources, taken, reply) => {
-            if let Some((taken, clocks)) = taken {
-                member.hurry();
-                // If the coordinator does not answer, other daemons can take the worker IDs once
-                // the clock has passed the worker IDs' bounds, as after a kill.
-                if let Err(reason) = member.give_back(&taken, clocks) {
-                    tracing::warn!("the coordinator did not confirm the release of the worker IDs: {reason}");
-                }
-            }
+        Job::GiveUp(sources, reply) => {
             member.give_up(&sources);
-            let _ = reply.send(());
+            reply.send(());
             return None;
         }
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
@@ -243,22 +207,23 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
             Err(loss) => lost(&loss),
         },
-        Job::Confirm(clocks, reply) => {
-            let _ = reply.send(member.confirm(clocks).map_err(FleetError::reason));
+        Job::Confirm(sources, clocks, reply) => {
+            reply.send(member.confirm(&sources, clocks).map_err(FleetError::reason));
             return None;
         }
-        Job::Release(bounds, rests, clocks, reply) => {
-            let released = member.release(&bounds, clocks);
-            let given = member.give_back_ranges(&rests).map_err(FleetError::reason);
-            let _ = reply.send(released.and(given));
+        Job::GiveBack(bounds, rests, clocks, life, reply) => {
+            member.hurry();
+            reply.send(member.give_back(&bounds, &rests, clocks, &|| !life.is_over()));
             return None;
         }
-        Job::Leave(sources) => {
+        Job::Leave(sources, reply) => {
             work.leave(&sources);
+            reply.send(());
             return None;
         }
-        Job::Rename(names) => {
+        Job::Rename(names, reply) => {
             member.rename(&names);
+            reply.send(());
             return None;
         }
         Job::Check(clocks) => {

@@ -2,7 +2,8 @@
 //! storage or a coordinator.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -18,6 +19,65 @@ pub(crate) struct JobThread<J, D> {
     waker: Arc<OnceLock<Thread>>,
     /// The number of jobs that were sent and whose results were not taken yet.
     in_flight: usize,
+}
+
+/// The jobs that one thread hands to another, one at a time, with a reply for each.
+#[derive(Debug)]
+pub(crate) struct Asks<J> {
+    jobs: SyncSender<J>,
+    /// True while a job is with the thread.
+    is_under_way: Arc<AtomicBool>,
+}
+
+/// Where a job sends its result. Dropped without one if what the jobs work on is lost.
+#[derive(Debug)]
+pub(crate) struct Reply<R> {
+    // Dropped first, so that who gets the reply can ask again.
+    under_way: UnderWay,
+    to: Sender<R>,
+}
+
+#[derive(Debug)]
+struct UnderWay(Arc<AtomicBool>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<R> Reply<R> {
+    /// Sends the result. It is dropped if nobody waits for it any more.
+    pub(crate) fn send(self, result: R) {
+        drop(self.under_way);
+        let _ = self.to.send(result);
+    }
+}
+
+/// The reason why a job has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    /// The thread has ended, or has lost what its jobs work on.
+    Ended,
+    /// The job takes too long, or an earlier one still does. It may be done later.
+    Late,
+}
+
+impl<J> Asks<J> {
+    /// Sends a job, and waits for its result. A job that is late stays with the thread, and until it
+    /// is done no other is sent. So the thread has at most one of these jobs.
+    pub(crate) fn ask<R>(&self, limit: Duration, job: impl FnOnce(Reply<R>) -> J) -> Result<R, NoReply> {
+        if self.is_under_way.swap(true, Ordering::AcqRel) {
+            return Err(NoReply::Late);
+        }
+        let (to, replied) = mpsc::channel();
+        let reply = Reply { under_way: UnderWay(Arc::clone(&self.is_under_way)), to };
+        self.jobs.try_send(job(reply)).map_err(|_| NoReply::Ended)?;
+        replied.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => NoReply::Late,
+            RecvTimeoutError::Disconnected => NoReply::Ended,
+        })
+    }
 }
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
@@ -52,9 +112,9 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         Ok(JobThread { jobs, done, waker, in_flight: 0 })
     }
 
-    /// Returns a sender with which another thread hands over jobs. Their results go to that thread.
-    pub(crate) fn jobs(&self) -> SyncSender<J> {
-        self.jobs.clone()
+    /// Returns a handle with which a thread hands over jobs and waits for their results.
+    pub(crate) fn asks(&self) -> Asks<J> {
+        Asks { jobs: self.jobs.clone(), is_under_way: Arc::default() }
     }
 
     /// From now on, the calling thread is woken whenever a job is done.
@@ -88,14 +148,35 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     /// Lets the thread end after the jobs that it already has, and waits for that, at most this
     /// long.
     pub(super) fn wait_for_end(self, limit: Duration) {
-        let done = self.close();
+        let JobThread { jobs, done, .. } = self;
+        drop(jobs);
         let deadline = Instant::now() + limit;
         while done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok() {}
     }
+}
 
-    /// Lets the thread end after the jobs that it already has. Returns the channel of their
-    /// results.
-    pub(crate) fn close(self) -> Receiver<D> {
-        self.done
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first job hangs, as a write does on a disk that hangs.
+    #[test]
+    fn a_job_that_hangs_keeps_nobody_waiting() {
+        type Job = (Receiver<()>, Reply<u32>);
+        let thread = JobThread::<Job, ()>::start("jobs", 2, (), |(), (until, reply)| {
+            let _ = until.recv();
+            reply.send(7);
+            None
+        });
+        let asks = thread.unwrap().asks();
+        let ask = |limit, until| asks.ask(limit, |reply| (until, reply));
+        let (end, until) = mpsc::channel();
+        assert_eq!(ask(Duration::ZERO, until), Err(NoReply::Late));
+        let at_once = || mpsc::channel().1;
+        assert_eq!(ask(Duration::MAX, at_once()), Err(NoReply::Late), "one job at a time");
+        drop(end);
+        while ask(Duration::MAX, at_once()) != Ok(7) {
+            thread::yield_now();
+        }
     }
 }

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
-use crate::server::restored::KernelLog;
+use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_core::clock::Reading;
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{
-    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, NumberRange, Pool, Taken, Want,
+    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, Pool, Taken, Want,
 };
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -63,10 +62,10 @@ pub(crate) struct Joining {
     /// The worker IDs of the sources that run.
     pub(crate) in_use: Vec<WorkerSet>,
     pub(crate) found: Arc<Found>,
-    /// The reading of the clocks at which the start began.
-    pub(crate) reading: Reading,
-    /// How often the machine had been restored from a snapshot then.
-    pub(crate) restores: u64,
+    /// The life of the machine in which the start began.
+    pub(crate) life: Life,
+    /// The clocks at that moment, as the daemon believes them.
+    pub(crate) clocks: Clocks,
 }
 
 /// The coordinator's answers to sources that start.
@@ -74,7 +73,7 @@ pub(crate) struct Joining {
 pub(crate) struct Joined {
     pub(crate) answers: FromFleet,
     /// The locks of the worker IDs that were taken, with the index of their source.
-    pub(crate) locks: Vec<(usize, WorkerLocks)>,
+    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
     /// The sources that may not start yet, each with the reason.
     pub(crate) refused: Vec<(usize, StartError)>,
     /// The reason why the coordinator did not answer. Then a source goes on only without asking.
@@ -90,7 +89,7 @@ impl Joining {
     /// refused if another daemon holds its worker ID, if too few are free, or if the coordinator
     /// does not answer and nothing shows that the stored state may continue with its worker IDs.
     pub(super) fn join(&self, member: &mut FleetMember) -> Joined {
-        let clocks = self.clocks();
+        let clocks = self.clocks;
         let mut joined = Joined::default();
         joined.answers.taken = vec![None; self.indices];
         // Sources with configured worker IDs come first, so that no configured worker ID is picked
@@ -99,16 +98,20 @@ impl Joining {
         let (picked, given): (Vec<_>, Vec<_>) = with_layout.partition(|(_, source)| source.is_assigned());
         for (&index, _) in given.into_iter().chain(picked) {
             match self.take(member, index, &mut joined) {
-                Ok((taken, locks)) => {
+                Ok((taken, mut locks)) => {
+                    if self.found.path().is_some() {
+                        locks.mark_for(self.found.owner());
+                    }
                     joined.answers.taken[index] = Some(taken);
-                    joined.locks.push((index, locks));
+                    joined.locks.insert(index, locks);
                 }
                 Err(error) => joined.refused.push((index, error)),
             }
         }
         if let Err(error) = member.settle(&mut joined.answers.taken, clocks) {
             let error = StartError::from(error);
-            joined.refused.extend(joined.locks.drain(..).map(|(index, _)| (index, error.clone())));
+            let locks = std::mem::take(&mut joined.locks);
+            joined.refused.extend(locks.keys().map(|index| (*index, error.clone())));
             joined.answers.taken.fill(None);
         }
         if member.loss().is_some() {
@@ -126,14 +129,12 @@ impl Joining {
         joined.answers.held = self.held_records(member, &joined).unwrap_or_default();
         let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
         if !refused.is_empty() {
+            // A range was taken before its source was refused.
+            let rests = joined.answers.unused_ranges(&refused);
+            let _ = member.give_back(&[], &rests, clocks, &|| !self.life.is_over());
             member.give_up(&refused);
         }
         joined
-    }
-
-    fn clocks(&self) -> Clocks {
-        let believed = self.found.believed(self.settings.clock.step_rule(), self.reading);
-        Clocks::at(believed, self.reading)
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the
@@ -145,8 +146,8 @@ impl Joining {
             if !source.kind.takes_ranges() {
                 continue;
             }
-            match self.take_range(member, index, source) {
-                Ok(range) => joined.answers.ranges.push((index, range)),
+            match self.take_range(member, index, source, &mut joined.answers) {
+                Ok(()) => {}
                 Err(StartError::CoordinatorSilent(answer)) => joined.notes.push(Note::Warning(format!(
                     "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
                     source.name
@@ -161,16 +162,17 @@ impl Joining {
         member: &mut FleetMember,
         index: usize,
         source: &SourceSettings,
-    ) -> Result<NumberRange, StartError> {
+        answers: &mut FromFleet,
+    ) -> Result<(), StartError> {
         let numbering = source.numbering().map_err(StartError::WrongSetting)?;
         let floor = counter_floor(&self.found.records, &numbering);
         member.add_counter(index, &source.name, &numbering, floor);
         match member.take_range(index, source.reserve, 0) {
             Ok(range) => {
+                answers.ranges.push((index, range));
                 // A counter that has reached its maximum does not prevent the start, because the
                 // daemon can serve its other sources.
-                refuse_low_maximum(&source.name, source.maximum, range.from)?;
-                Ok(range)
+                refuse_low_maximum(&source.name, source.maximum, range.from)
             }
             Err(FleetError::NoAnswer(answer)) if !answer.is_lasting => {
                 Err(StartError::CoordinatorSilent(answer.to_string()))
@@ -210,7 +212,7 @@ impl Joining {
         let settings = &*self.settings;
         let found = &*self.found;
         let source = &*self.sources[&index];
-        let want = want(source, index, self.clocks());
+        let want = want(source, index, self.clocks);
         let given = &source.worker_ids;
         let taken = &joined.answers.taken;
         let allowed = |id| {

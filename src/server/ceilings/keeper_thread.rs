@@ -6,7 +6,6 @@
 //! durable, and hands each source over as a [`Change`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -17,14 +16,16 @@ use tokio::time::Instant;
 
 use crate::os_clock;
 
-use super::fleet_thread::{self, Fleet};
+use super::ending::{Ended, Writers};
+use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet};
 use super::job_thread::JobThread;
 use super::start_sources::Starting;
-use super::storage_thread::{self, Done, Storage, Trim};
+use super::storage_thread::{self, Done, Storage};
 use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
+use crate::server::restored::Life;
 use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
 use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
@@ -52,26 +53,14 @@ pub(crate) enum Change {
     Removed(Vec<usize>, Sender<Option<Ended>>),
 }
 
-/// What sources held that a reload has removed.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) left: Vec<Left>,
-    /// The rests of the ranges of shared counters.
-    pub(crate) rests: Vec<Rest>,
-    /// The locks of their worker IDs, by source.
-    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
-    /// The sources whose numbers another copy of the machine may hand out too.
-    pub(crate) restored: Vec<usize>,
-}
-
 /// Sources that start together.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) sources: Vec<Starting>,
-    /// The reading of the clocks with which their start began.
-    pub(crate) began: Reading,
-    /// How often the machine had been restored then.
-    pub(crate) restores: u64,
+    /// The locks of their worker IDs, by source.
+    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
+    /// The life of the machine in which their start began.
+    pub(crate) life: Life,
 }
 
 /// The ceilings of a daemon: the keeper that decides when ceilings rise, the threads that write
@@ -138,7 +127,7 @@ impl Ceilings {
                 }
                 Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
                 Change::Removed(indices, ended) => {
-                    let _ = ended.send(self.remove(&indices));
+                    let _ = ended.send(self.remove(&indices, common));
                 }
             }
         }
@@ -146,9 +135,10 @@ impl Ceilings {
 
     /// Grants first ceilings, which are already durable. The machine was restored `restored` times
     /// by now.
-    fn grant(&mut self, Granted { sources, began, restores }: Granted, reading: Reading, restored: u64) {
-        let has_jumped = snowbank_core::clock::has_jumped(began.offset_us(), reading.offset_us());
-        for Starting { index, mut managed, locks, first_ceiling, range } in sources {
+    fn grant(&mut self, Granted { sources, locks, life }: Granted, reading: Reading, restored: u64) {
+        let has_jumped = snowbank_core::clock::has_jumped(life.began.offset_us(), reading.offset_us());
+        self.locks.extend(locks);
+        for Starting { index, mut managed, first_ceiling, range } in sources {
             let source = managed.source();
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
@@ -159,18 +149,19 @@ impl Ceilings {
             if self.keeper.lost().is_some() {
                 source.grant().lose();
             }
-            if restored != restores {
+            if restored != life.restores {
                 source.record_restored();
             }
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
             // older copy of the state is then recognized, because its ceiling is below the mark.
-            record_granted(&locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
+            if let Some(locks) = self.locks.get(&index) {
+                record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
+            }
             managed.grant(first_ceiling);
             if let Some(range) = range {
                 keeper::add_range(managed.source(), range, 0);
             }
             self.in_fleet.extend(Some(index).filter(|_| managed.is_in_fleet()));
-            self.locks.insert(index, locks);
             self.keeper.put(index, managed);
         }
         self.fleet_checked_at = None;
@@ -178,19 +169,31 @@ impl Ceilings {
 
     /// Ends the claims of sources. Returns `None` if the daemon has lost a worker ID or the state:
     /// then nothing may be lowered or given back.
-    fn remove(&mut self, indices: &[usize]) -> Option<Ended> {
+    fn remove(&mut self, indices: &[usize], common: &Common) -> Option<Ended> {
+        // The locks may have been lost since the last check.
         if self.keeper.lost().is_some() || self.still_ours().is_err() {
             return None;
         }
+        let life = Life::now(common);
         // If the machine was restored since the last poll, ranges of before are not given back.
         self.keeper.revoke_after_a_jump(os_clock::read());
         let left = self.keeper.seal_these(indices.iter().copied());
-        let rests = self.rests(&left);
-        let locks = indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect();
+        let in_fleet = left.iter().filter(|left| self.in_fleet.contains(&left.source));
+        let bounds = in_fleet.map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
         let mut restored = self.keeper.restored();
         restored.retain(|index| indices.contains(index));
         self.in_fleet.retain(|index| !indices.contains(index));
-        Some(Ended { left, rests, locks, restored })
+        Some(Ended {
+            have_served: true,
+            bounds,
+            rests: self.rests(&left),
+            left,
+            locks: indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect(),
+            restored,
+            at_seal: clocks(&self.keeper, os_clock::read()),
+            wall_minus_boot_us: self.keeper.wall_minus_boot_us(),
+            life,
+        })
     }
 
     /// Runs the keeper until `stopping` is set. Then seals the sources and trims their ceilings.
@@ -221,7 +224,7 @@ impl Ceilings {
         }
         // The control thread has ended, so these changes are the last.
         self.apply_changes(common);
-        self.seal_and_trim()
+        self.seal_and_trim(common)
     }
 
     /// Applies the results of the storage thread and the fleet thread, polls the keeper, and
@@ -236,7 +239,7 @@ impl Ceilings {
             match done {
                 Done::Written(outcome) => self.apply_outcome(outcome, reading, metrics),
                 Done::Lost(taken_over) => self.keeper.lose(taken_over),
-                Done::Ours | Done::Trimmed(_) => {}
+                Done::Ours => {}
             }
         }
         self.apply_fleet_results(reading, metrics);
@@ -351,53 +354,28 @@ impl Ceilings {
         self.locks.values().try_for_each(WorkerLocks::still_ours)
     }
 
-    /// Seals all sources, so that nothing more is claimed, and lowers the ceilings to the cursors.
-    /// Waits for storage and the coordinator.
+    /// Seals all sources, so that nothing more is claimed, and ends them. Waits for storage and the
+    /// coordinator.
     ///
     /// Gives the fleet's worker IDs back only if the coordinator answers. Otherwise the next start
     /// continues with these worker IDs, as after a kill.
     ///
     /// # Errors
     /// The marks or the ceilings could not be lowered, so the next start begins above the ceilings.
-    fn seal_and_trim(mut self) -> Result<(), StateError> {
-        // If the machine was restored since the last poll, ranges of before are not given back.
-        self.keeper.revoke_after_a_jump(os_clock::read());
-        let sources = self.keeper.seal();
-        let rests = self.rests(&sources);
-        let at_seal = clocks(&self.keeper, os_clock::read());
-        // The locks may have been lost since the last check.
-        let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
-        let returning = self.confirm_return(is_lost, at_seal);
-        // The marks are lowered before the state's bounds, because a mark must never be above the
-        // state's bound.
-        let is_returned = |source| returning.is_some() && self.in_fleet.contains(&source);
-        let marked = if is_lost { Ok(()) } else { mark_left(&sources, &self.locks, is_returned) };
-        let bounds =
-            sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
-        let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
-        let restored = self.keeper.restored();
-        let trim = Trim { sources, wall_minus_boot_us, restored };
-        // A start that was refused changes nothing.
-        let has_begun = !trim.sources.is_empty();
-        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok() && has_begun);
-        let trimmed = match (self.storage, trim) {
-            (Some(storage), Some(trim)) => storage_thread::trim(storage, trim),
-            _ => Ok(()),
+    fn seal_and_trim(mut self, common: &Common) -> Result<(), StateError> {
+        let all: Vec<usize> = (0..self.keeper.sources().count()).collect();
+        let Some(ended) = self.remove(&all, common) else {
+            self.keeper.seal();
+            // The thread stores that the worker IDs are lost, so that the next start asks.
+            self.fleet.into_iter().for_each(|fleet| fleet.wait_for_end(ANSWER_TIMEOUT));
+            return Ok(());
         };
-        marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
-        trimmed?;
-        // The state's bounds are lowered before the coordinator's bounds, because a bound in the
-        // state must never be above the coordinator's bound.
-        if let Some(mut fleet) = returning
-            && let Err(reason) =
-                fleet.finish(|reply| fleet_thread::Job::Release(bounds, rests, at_seal, reply))
-        {
-            tracing::warn!(
-                "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
-                 holds them; numbers of fleet-ticket sources may be skipped: {reason}"
-            );
-        }
-        Ok(())
+        let storage = self.storage.as_ref().map(JobThread::asks);
+        let fleet = self.fleet.as_ref().map(JobThread::asks);
+        let (storage, fleet) = (storage.as_ref(), fleet.as_ref());
+        // The process waits for this thread only for a time.
+        let writers = Writers { storage, disk_limit: Duration::MAX, fleet, answer_limit: ANSWER_TIMEOUT };
+        ended.end(writers).map_err(StateError::storage)
     }
 
     /// Returns what is left of the ranges of sealed shared counters.
@@ -409,43 +387,11 @@ impl Ceilings {
             .map(|left| Rest { source: left.source, next: left.id_bound, generation: generation(left) })
             .collect()
     }
-
-    /// Returns the fleet thread if the coordinator confirms that the worker IDs still belong to
-    /// this daemon, so that they can be released.
-    fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
-        let mut fleet = self.fleet.take()?;
-        if is_lost {
-            // The thread stores that the worker IDs are lost, so that the next start asks.
-            fleet.wait_for_end(fleet_thread::ANSWER_TIMEOUT);
-            return None;
-        }
-        match fleet.finish(|reply| fleet_thread::Job::Confirm(clocks, reply)) {
-            Ok(()) => Some(fleet),
-            Err(reason) => {
-                tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
-                None
-            }
-        }
-    }
 }
 
 /// Returns the believed wall clock and the boot clock of a reading.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
-}
-
-/// Marks the worker IDs of sources that have ended: granted up to their last bound or, if they are
-/// given back to the fleet, returned.
-pub(crate) fn mark_left(
-    left: &[Left],
-    locks: &BTreeMap<usize, WorkerLocks>,
-    is_returned: impl Fn(usize) -> bool,
-) -> io::Result<()> {
-    left.iter().try_for_each(|left| match locks.get(&left.source) {
-        Some(locks) if is_returned(left.source) => locks.mark_returned(left.id_bound),
-        Some(locks) => locks.mark_granted(left.id_bound),
-        None => Ok(()),
-    })
 }
 
 /// Writes a mark that the IDs of a source are granted up to this bound. If that fails, the daemon
@@ -512,9 +458,9 @@ mod tests {
         let first_ceiling = managed.first_ceiling(now);
         let keeper = Keeper::new(vec![awaited], &[Reach::Local], wall, BEGAN);
         let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
-        let locks = WorkerLocks::none();
-        let sources = vec![Starting { index: 0, managed, locks, first_ceiling, range: None }];
-        ceilings.grant(Granted { sources, began: BEGAN, restores: 0 }, reading, restored);
+        let sources = vec![Starting { index: 0, managed, first_ceiling, range: None }];
+        let life = Life { began: BEGAN, restores: 0, reported: Arc::default() };
+        ceilings.grant(Granted { sources, locks: BTreeMap::new(), life }, reading, restored);
         source.grant().ceiling()
     }
 

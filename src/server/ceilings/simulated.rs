@@ -51,10 +51,18 @@ impl Ceilings {
     ) -> Result<Self, StartError> {
         let here = HostIdentity { boot: Some(boot.to_owned()), ..HostIdentity::here() };
         let (found, mut store) = Found::open(directory, adopt, here, None)?;
-        let mut configured = Vec::new();
-        for (index, settings) in settings.iter().enumerate() {
+        let mut all_locks = Vec::new();
+        for settings in settings {
             let numbering = settings.numbering().expect("the settings are checked");
-            let locks = lock_workers_at_once(lock_dir, &numbering)?;
+            let mut locks = lock_workers_at_once(lock_dir, &numbering)?;
+            if directory.is_some() {
+                locks.mark_for(found.owner());
+            }
+            all_locks.push(locks);
+        }
+        let mut configured = Vec::new();
+        for (index, (settings, locks)) in settings.iter().zip(&all_locks).enumerate() {
+            let numbering = settings.numbering().expect("the settings are checked");
             configured.push(Locked { index, settings, numbering, locks });
         }
         let numberings = configured.iter().map(|source| &source.numbering);
@@ -67,13 +75,11 @@ impl Ceilings {
             store.begin(beginning, wall.carried_us())?;
         }
         let mut sources = Vec::new();
-        let mut all_locks = Vec::new();
-        for Starting { mut managed, locks, first_ceiling, .. } in starting {
+        for Starting { index, mut managed, first_ceiling, .. } in starting {
             let id_bound = managed.source().numbering().id_bound(first_ceiling);
-            locks.mark_granted(id_bound).expect("the lock is ours");
+            all_locks[index].mark_granted(id_bound).expect("the lock is ours");
             managed.grant(first_ceiling);
             sources.push(managed);
-            all_locks.push(locks);
         }
         let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
         Ok(Ceilings { keeper, wall, locks: all_locks, store })

@@ -15,12 +15,12 @@ use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, 
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_core::clock::{Now, Reading, Remembered, StepRule, Wall};
+use snowbank_core::clock::{Now, Reading, Remembered, Wall};
 use snowbank_core::keeper::{self, ManagedSource};
 use snowbank_core::source::{OnStepBack, Rules, Source};
 use snowbank_fleet::rules::{self, Proof};
-use snowbank_fleet::{NumberRange, Taken};
-use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_fleet::{Bound, NumberRange, Rest, Taken};
+use snowbank_id::layout::{Layout, Position, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
 use snowbank_state::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
@@ -111,7 +111,7 @@ pub(crate) struct Locked<'a> {
     pub(crate) settings: &'a SourceSettings,
     pub(crate) numbering: Numbering,
     /// The locks of the source's worker IDs, or of its counter.
-    pub(crate) locks: WorkerLocks,
+    pub(crate) locks: &'a WorkerLocks,
 }
 
 /// A source whose first ceiling, once it is durable, may be granted.
@@ -119,7 +119,6 @@ pub(crate) struct Locked<'a> {
 pub(crate) struct Starting {
     pub(crate) index: usize,
     pub(crate) managed: ManagedSource,
-    pub(crate) locks: WorkerLocks,
     pub(crate) first_ceiling: Position,
     /// The first range of a shared counter.
     pub(crate) range: Option<NumberRange>,
@@ -161,20 +160,20 @@ impl FromFleet {
         self.taken.get(index).and_then(Option::as_ref)
     }
 
-    /// Returns true if a source has worker IDs in the fleet.
+    /// Returns true if a source has worker IDs or numbers of the fleet.
     pub(crate) fn has_taken(&self) -> bool {
-        self.taken.iter().any(Option::is_some)
+        self.taken.iter().any(Option::is_some) || !self.ranges.is_empty()
     }
 
-    /// Returns true if a source has taken a range of a shared counter.
-    pub(crate) fn has_ranges(&self) -> bool {
-        !self.ranges.is_empty()
+    /// Returns the worker IDs that these sources give back if they do not start.
+    pub(crate) fn unused(&self, sources: &[usize]) -> Vec<Bound> {
+        sources.iter().filter_map(|&index| self.taken(index)?.unused(index)).collect()
     }
 
-    /// Returns what these sources have taken, by index.
-    pub(crate) fn taken_of(&self, sources: &[usize]) -> Vec<Option<Taken>> {
-        let all = self.taken.iter().enumerate();
-        all.map(|(index, taken)| taken.clone().filter(|_| sources.contains(&index))).collect()
+    /// Returns the ranges that these sources give back if they do not start, all of their numbers.
+    pub(crate) fn unused_ranges(&self, sources: &[usize]) -> Vec<Rest> {
+        let of = self.ranges.iter().map(|(of, _)| *of).filter(|of| sources.contains(of));
+        of.map(|source| Rest { source, next: 0, generation: 0 }).collect()
     }
 }
 
@@ -288,11 +287,6 @@ impl Found {
         Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
-    pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
-        Wall::new(rule, first, self.remembered(self.numberings(), first)).believe(first).wall
-    }
-
     /// Returns the worker IDs that the source with this name last had in this ID space, unless they
     /// were moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
@@ -357,11 +351,7 @@ impl Found {
             beginning.ceilings.push((index, first_ceiling));
             beginning.unknown.extend(Some(index).filter(|_| source.settings.kind.takes_ranges()));
             let range = fleet.ranges.iter().find(|(of, _)| *of == index).map(|(_, range)| *range);
-            let mut locks = source.locks;
-            if self.path.is_some() {
-                locks.mark_for(&self.owner);
-            }
-            starting.push(Starting { index, managed, locks, first_ceiling, range });
+            starting.push(Starting { index, managed, first_ceiling, range });
         }
         let managed = starting.iter().map(|source| &source.managed);
         beginning.id_minus_boot_us = keeper::id_minus_boot_us(managed, wall.carried_us(), now);

@@ -9,14 +9,13 @@
 //! above it. So no ID that this daemon grants is repeated.
 
 use std::io;
-use std::sync::mpsc::Sender;
 
-use super::job_thread::JobThread;
+use super::job_thread::{JobThread, Reply};
 use snowbank_core::keeper::{Outcome, Write};
 use snowbank_state::store::{Beginning, DiskStore, Record};
 use snowbank_state::{Left, StateError, TakenOver};
 
-/// The most jobs in flight: a write, a check, the job of a stop, and one of the control thread.
+/// The most jobs in flight: a write, a check, one of a stop, and one of the control thread.
 const JOBS_MAX: usize = 4;
 
 /// A job for the storage thread.
@@ -24,22 +23,20 @@ const JOBS_MAX: usize = 4;
 pub(crate) enum Job {
     /// Make ceilings durable.
     Write(Write),
-    /// Lower the ceilings at a clean stop.
-    Trim(Trim),
     /// Read the records that bind the next source that begins.
-    Records(Sender<Vec<Record>>),
+    Records(Reply<Vec<Record>>),
     /// Make the first ceilings of sources durable. The number is the wall clock minus the boot
     /// clock, as the daemon believes them.
-    Begin(Box<Beginning>, i64, Sender<Result<(), StateError>>),
+    Begin(Box<Beginning>, i64, Reply<Result<(), StateError>>),
     /// End sources, and lower their ceilings to these bounds.
-    End(Trim, Sender<Result<(), StateError>>),
+    End(Trim, Reply<Result<(), StateError>>),
     /// From the next write on, call these sources by these names.
-    Rename(Vec<(usize, String)>),
+    Rename(Vec<(usize, String)>, Reply<()>),
     /// Check that the state still belongs to this process.
     Check,
 }
 
-/// The bounds that a clean stop stores.
+/// The bounds that the state keeps of sources that have ended.
 #[derive(Debug)]
 pub(crate) struct Trim {
     pub(crate) sources: Vec<Left>,
@@ -53,7 +50,6 @@ pub(crate) struct Trim {
 #[derive(Debug)]
 pub(crate) enum Done {
     Written(Outcome),
-    Trimmed(Result<(), StateError>),
     /// The state still belongs to this process.
     Ours,
     /// Another process may have the state. The thread writes nothing more to the state.
@@ -72,21 +68,6 @@ pub(crate) fn start(store: DiskStore) -> io::Result<Storage> {
     JobThread::start("storage", JOBS_MAX, store, run)
 }
 
-/// Lowers the ceilings, and waits until that is done. The thread may have jobs of the control
-/// thread, which may be late to end, so its end is not awaited.
-///
-/// # Errors
-/// It is possible that the ceilings were not lowered.
-pub(crate) fn trim(mut storage: Storage, trim: Trim) -> Result<(), StateError> {
-    storage.send(Job::Trim(trim));
-    let mut trimmed = storage.close().into_iter().filter_map(|done| match done {
-        Done::Trimmed(trimmed) => Some(trimmed),
-        Done::Lost(TakenOver(reason)) => Some(Err(StateError::storage(reason))),
-        Done::Written(_) | Done::Ours => None,
-    });
-    trimmed.next().unwrap_or_else(|| Err(StateError::storage(String::from("the storage thread has failed"))))
-}
-
 fn run(store: &mut DiskStore, job: Job) -> Option<Done> {
     run_while(store, job, || ())
 }
@@ -97,11 +78,10 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
         // A thread that waits for the job's result finds its channel closed.
         return Some(Done::Lost(taken_over));
     }
-    // Sending fails if the control thread has ended.
     match job {
         Job::Check => Some(Done::Ours),
         Job::Records(reply) => {
-            let _ = reply.send(store.records());
+            reply.send(store.records());
             None
         }
         Job::Begin(beginning, wall_minus_boot_us, reply) => {
@@ -109,21 +89,18 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
             if let Err(taken_over) = store.still_ours() {
                 return Some(Done::Lost(taken_over));
             }
-            let _ = reply.send(begun);
+            reply.send(begun);
             None
         }
         Job::End(trim, reply) => {
             store.record_unknown(&trim.restored);
-            let _ = reply.send(store.end(&trim.sources, trim.wall_minus_boot_us));
+            reply.send(store.end(&trim.sources, trim.wall_minus_boot_us));
             None
         }
-        Job::Rename(names) => {
+        Job::Rename(names, reply) => {
             store.rename(names);
+            reply.send(());
             None
-        }
-        Job::Trim(trim) => {
-            store.record_unknown(&trim.restored);
-            Some(Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us)))
         }
         Job::Write(write) => {
             let writer = write.writer;
@@ -150,9 +127,11 @@ pub(crate) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(),
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::time::Duration;
 
     use tempfile::TempDir;
 
+    use super::super::job_thread::NoReply;
     use super::*;
     use snowbank_id::layout::{Layout, Position, WorkerSet};
     use snowbank_id::numbering::Numbering;
@@ -168,10 +147,6 @@ mod tests {
         let mut store = DiskStore::new(state, Vec::new(), &host);
         store.begin(Beginning { sources: vec![(0, first)], ..Beginning::default() }, 0).unwrap();
         (directory, store)
-    }
-
-    fn trim(sources: Vec<Left>) -> Trim {
-        Trim { sources, wall_minus_boot_us: 0, restored: Vec::new() }
     }
 
     fn take_over(directory: &Path) {
@@ -203,14 +178,10 @@ mod tests {
         let before = bytes();
         assert!(matches!(run(&mut store, job(11)), Some(Done::Lost(_))));
         let left = Left { source: 0, id_bound: 6, is_untouched: false };
-        assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Some(Done::Lost(_))));
+        let trim = Trim { sources: vec![left], wall_minus_boot_us: 0, restored: Vec::new() };
+        let storage = start(store).unwrap();
+        let ended = storage.asks().ask(Duration::MAX, |reply| Job::End(trim, reply));
+        assert!(matches!(ended, Err(NoReply::Ended)), "nothing is trimmed after the loss");
         assert_eq!(bytes(), before, "nothing was written after the loss");
-    }
-
-    #[test]
-    fn trimming_a_lost_state_fails() {
-        let (directory, store) = store();
-        take_over(directory.path());
-        super::trim(start(store).unwrap(), trim(Vec::new())).unwrap_err();
     }
 }

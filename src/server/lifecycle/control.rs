@@ -30,6 +30,7 @@
 //! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at
 //! any moment gives back what it took and did not grant.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,19 +45,21 @@ use crate::os_clock;
 use super::peers::refuse_shared;
 use super::start::{Reread, order_of};
 use crate::config::{Secrets, Settings, SourceSettings};
+use crate::server::ceilings::ending::{Ended, Writers, words};
 use crate::server::ceilings::fleet_thread::{self, Fleet};
+use crate::server::ceilings::job_thread::{Asks, NoReply};
 use crate::server::ceilings::join_fleet::{self, Joined, Joining};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
-use crate::server::ceilings::storage_thread::{self, Storage, Trim};
+use crate::server::ceilings::storage_thread::{self, Storage};
 use crate::server::common::Common;
-use crate::server::restored::{self, KernelLog};
+use crate::server::restored::{self, KernelLog, Life};
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
 use snowbank_core::clock::Reading;
-use snowbank_fleet::{Clocks, Taken, noticed_within};
+use snowbank_fleet::{Clocks, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
@@ -72,6 +75,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
 pub(crate) const TRY_TIMEOUT: Duration =
     noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
+
+/// The longest wait for the disk while a source serves. A source whose start waits for longer tries
+/// again, once the disk has done what it was asked for.
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
       worker ID, the power failed, or the disk hung";
@@ -113,9 +120,9 @@ pub(super) struct Control {
 pub(super) struct Opened {
     found: Arc<Found>,
     /// Jobs for the storage thread. `None`: the daemon keeps no state.
-    storage: Option<SyncSender<storage_thread::Job>>,
+    storage: Option<Asks<storage_thread::Job>>,
     /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
-    fleet: Option<SyncSender<fleet_thread::Job>>,
+    fleet: Option<Asks<fleet_thread::Job>>,
 }
 
 /// The handle of the control thread.
@@ -252,15 +259,15 @@ impl Control {
     /// # Errors
     /// As [`start_group`](Control::start_group).
     pub(super) fn prepare(&mut self, group: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
-        let restores = self.common.restores.load(Ordering::Acquire);
-        let began = os_clock::read();
+        let life = Life::now(&self.common);
+        let began = life.began;
         let found = self.open(group, began)?;
-        let mut joined = self.join(group, &found, began, restores)?;
+        let mut joined = self.join(group, &found, &life)?;
         let refused = std::mem::take(&mut joined.refused);
         // While a source serves, the others wait, each for its own reason.
         let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
         if let Some((_, lasting)) = lasting {
-            self.give_back(group, &mut joined);
+            self.end_try(group, joined, Vec::new(), life);
             return Err(lasting.clone());
         }
         let mut starting = group.to_vec();
@@ -271,31 +278,26 @@ impl Control {
         if starting.is_empty() {
             return Ok(None);
         }
-        match self.begin(&starting, &found, &mut joined, began) {
-            Ok(Some(begun)) if !self.is_stopping() => {
-                let granted = Granted { sources: begun.sources, began, restores };
-                Ok(Some((granted, begun.notes.into_iter().chain(joined.notes).collect())))
-            }
-            Ok(begun) => {
-                tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
-                self.end(begun.into_iter().flat_map(|begun| begun.sources).collect());
-                self.give_back(&starting, &mut joined);
-                Ok(None)
-            }
-            Err(NotBegun::Refused(error)) => {
-                self.give_back(&starting, &mut joined);
-                Err(error)
-            }
-            // The worker IDs are not given back: the next try asks the coordinator who holds them.
-            Err(NotBegun::Unconfirmed(error)) => {
-                self.give_up(&starting, None);
-                if !error.lacks_only_worker_id() {
-                    return Err(error);
-                }
-                self.wait_alike(&starting, &error)?;
-                Ok(None)
-            }
+        let mut begun = Vec::new();
+        let mut result = self.begin(&starting, &found, &mut joined, began, &mut begun);
+        if !self.is_stopping()
+            && let Ok(Some(notes)) = &mut result
+        {
+            notes.append(&mut joined.notes);
+            let granted = Granted { sources: begun, locks: joined.locks, life };
+            return Ok(Some((granted, std::mem::take(notes))));
         }
+        if result.is_ok() {
+            tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+        }
+        self.end_try(&starting, joined, begun, life);
+        match result {
+            // Another daemon has them by now, or the coordinator does not answer.
+            Err(error) if error.lacks_only_worker_id() => self.wait_alike(&starting, &error)?,
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        Ok(None)
     }
 
     /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
@@ -305,7 +307,8 @@ impl Control {
     fn open(&mut self, group: &[usize], began: Reading) -> Result<Arc<Found>, StartError> {
         if let Some(opened) = &mut self.opened {
             if let Some(storage) = &opened.storage {
-                let records = ask(storage, storage_thread::Job::Records).ok_or_else(storage_has_ended)?;
+                let limit = if self.has_served { DISK_TIMEOUT } else { Duration::MAX };
+                let records = storage.ask(limit, storage_thread::Job::Records).map_err(no_storage)?;
                 let mut counters: Vec<&str> = Vec::new();
                 let starting = group.iter().map(|&index| &self.supplies[index]);
                 let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
@@ -334,8 +337,8 @@ impl Control {
         }
         self.opened = Some(Opened {
             found: Arc::clone(&found),
-            storage: storage.as_ref().map(Storage::jobs),
-            fleet: fleet.as_ref().map(Fleet::jobs),
+            storage: storage.as_ref().map(Storage::asks),
+            fleet: fleet.as_ref().map(Fleet::asks),
         });
         self.notices_restores = Some(restored::watch(kernel_log, Arc::clone(&self.common)));
         self.tell_keeper(Change::Opened(storage, fleet));
@@ -360,13 +363,7 @@ impl Control {
 
     /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
     /// counters.
-    fn join(
-        &self,
-        group: &[usize],
-        found: &Arc<Found>,
-        began: Reading,
-        restores: u64,
-    ) -> Result<Joined, StartError> {
+    fn join(&self, group: &[usize], found: &Arc<Found>, life: &Life) -> Result<Joined, StartError> {
         let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
             return Ok(Joined::default());
         };
@@ -376,10 +373,11 @@ impl Control {
             indices: self.supplies.len(),
             in_use: self.worker_ids_in_use(),
             found: Arc::clone(found),
-            reading: began,
-            restores,
+            life: life.clone(),
+            clocks: self.clocks(life.began),
         };
-        ask(fleet, |reply| fleet_thread::Job::Join(Box::new(joining), reply)).ok_or_else(fleet_has_ended)
+        let join = |reply| fleet_thread::Job::Join(Box::new(joining), reply);
+        fleet.ask(Duration::MAX, join).map_err(no_fleet)
     }
 
     /// Returns the worker IDs of the sources that have a grant.
@@ -387,19 +385,21 @@ impl Control {
         self.granted().filter_map(|(_, supply)| Some(supply.numbering()?.snowflake()?.1.clone())).collect()
     }
 
-    /// Makes the first ceilings of these sources durable, and checks that worker IDs of the fleet
-    /// are still this daemon's. Returns `None` if the daemon stops meanwhile.
+    /// Makes the first ceilings of these sources durable, and puts the sources into `begun`. Then
+    /// checks that worker IDs of the fleet are still this daemon's. Returns lines for the operator, or
+    /// `None` if the daemon stops meanwhile.
     fn begin(
         &mut self,
         starting: &[usize],
         found: &Found,
         joined: &mut Joined,
         began: Reading,
-    ) -> Result<Option<Begun>, NotBegun> {
+        begun: &mut Vec<Starting>,
+    ) -> Result<Option<Vec<Note>>, StartError> {
         let lock_dir = self.settings.lock_dir.clone();
         let settings: Vec<_> =
             starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();
-        let sources = number_and_lock(&lock_dir, &settings, joined)?;
+        let sources = number_and_lock(&lock_dir, &settings, &joined.answers, &mut joined.locks, found)?;
         if self.is_stopping() {
             return Ok(None);
         }
@@ -416,34 +416,39 @@ impl Control {
         let running: Vec<Claimant<'_>> = self.running(found).collect();
         let horizon = self.settings.fleet.horizon;
         let wall = &self.common.wall;
-        let mut begun = found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
+        let Begun { sources, beginning, mut notes } =
+            found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
         let is_unclean = !self.has_served && found.follows_a_crash() == Some(true);
-        begun.notes.extend(silent_peers);
-        begun.notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
-        let beginning = Box::new(std::mem::take(&mut begun.beginning));
+        notes.extend(silent_peers);
+        notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         if let Some(storage) = self.storage() {
             let carried_us = wall.carried_us();
-            let stored = ask(storage, |reply| storage_thread::Job::Begin(beginning, carried_us, reply));
-            stored.ok_or_else(storage_has_ended)?.map_err(|error| {
-                let remedy = "make the state directory writable, or make room if it is full";
-                let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
-                StartError::from_state(error.cause(), reason)
-            })?;
+            let begin = |reply| storage_thread::Job::Begin(Box::new(beginning), carried_us, reply);
+            match storage.ask(self.disk_limit(), begin) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let remedy = "make the state directory writable, or make room if it is full";
+                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    return Err(StartError::from_state(error.cause(), reason));
+                }
+                Err(reason) => {
+                    // The ceilings may become durable later.
+                    *begun = sources;
+                    return Err(no_storage(reason));
+                }
+            }
         }
-        if let Err(error) = self.check_taken(&joined.answers) {
-            self.end(begun.sources);
-            return Err(NotBegun::Unconfirmed(error));
-        }
-        Ok(Some(begun))
+        *begun = sources;
+        self.check_taken(&joined.answers)?;
+        Ok(Some(notes))
     }
 
     /// Checks that the worker IDs that were taken are still this daemon's.
     fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
-        let is_of_fleet = answers.has_taken() || answers.has_ranges();
-        let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
+        let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) else { return Ok(()) };
         let clocks = self.clocks(os_clock::read());
-        let checked = ask(fleet, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
-        checked.ok_or_else(fleet_has_ended)?.map_err(StartError::from)
+        let checked = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
+        checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 
     pub(super) fn clocks(&self, reading: Reading) -> Clocks {
@@ -533,64 +538,49 @@ impl Control {
         self.wait(&sources.iter().map(|&index| (index, error.clone())).collect::<Vec<_>>())
     }
 
-    /// Returns the sender of jobs for the storage thread.
-    pub(super) fn storage(&self) -> Option<&SyncSender<storage_thread::Job>> {
+    /// Returns the handle for jobs of the storage thread.
+    pub(super) fn storage(&self) -> Option<&Asks<storage_thread::Job>> {
         self.opened.as_ref()?.storage.as_ref()
     }
 
-    /// Returns the sender of jobs for the fleet thread.
-    pub(super) fn fleet(&self) -> Option<&SyncSender<fleet_thread::Job>> {
+    /// Returns the handle for jobs of the fleet thread. Each of its jobs ends in a bounded time.
+    pub(super) fn fleet(&self) -> Option<&Asks<fleet_thread::Job>> {
         self.opened.as_ref()?.fleet.as_ref()
     }
 
-    /// Ends sources whose first ceilings are durable and were not granted. If their records cannot
-    /// be trimmed, the next start begins above them.
-    pub(super) fn end(&self, sources: Vec<Starting>) {
-        let ends = sources.iter().filter_map(|source| source.managed.seal(source.index)).collect();
-        let Some(storage) = self.storage() else { return };
-        let wall_minus_boot_us = self.common.wall.carried_us();
-        let trim = Trim { sources: ends, wall_minus_boot_us, restored: Vec::new() };
-        let _ = ask(storage, |reply| storage_thread::Job::End(trim, reply));
+    /// Returns how long to wait for the disk: while a source serves, a disk that hangs must not keep
+    /// reloads waiting.
+    pub(super) fn disk_limit(&self) -> Duration {
+        if self.has_served { DISK_TIMEOUT } else { Duration::MAX }
     }
 
-    /// Gives back what these sources, which do not start, took of the fleet. Their locks are freed
-    /// first, because the marks are made under locks taken for that.
-    fn give_back(&self, sources: &[usize], joined: &mut Joined) {
-        joined.locks.clear();
-        self.give_up(sources, Some(&joined.answers));
+    /// Returns the threads that an end waits for.
+    pub(super) fn writers(&self) -> Writers<'_> {
+        let (storage, fleet) = (self.storage(), self.fleet());
+        Writers { storage, disk_limit: self.disk_limit(), fleet, answer_limit: Duration::MAX }
     }
 
-    /// Lets the fleet thread forget the worker IDs that it took for these sources, which do not
-    /// start. `Some` gives them back first. Their locks are free by now.
-    fn give_up(&self, sources: &[usize], taken: Option<&FromFleet>) {
-        let Some(fleet) = self.fleet() else { return };
-        let taken = taken.filter(|answers| answers.has_taken()).map(|answers| answers.taken_of(sources));
-        let taken = taken.filter(|taken| self.mark_given_back(taken));
-        let taken = taken.map(|taken| (taken, self.clocks(os_clock::read())));
-        let sources = sources.to_vec();
-        let _ = ask(fleet, |reply| fleet_thread::Job::GiveUp(sources, taken, reply));
-    }
-
-    /// Marks these worker IDs as given back, as a stop does: the mark comes before the release.
-    /// Returns false if that fails. Then they stay taken, as after a kill.
-    fn mark_given_back(&self, taken: &[Option<Taken>]) -> bool {
-        let Some(opened) = &self.opened else { return false };
-        let mark = |index: usize, taken: &Taken| {
-            let numbering = self.settings_of(index).numbering_with(&taken.worker_ids);
-            let numbering = numbering.map_err(|error| error.to_string())?;
-            let locks = match lock_workers(&self.settings.lock_dir, &numbering) {
-                // A daemon that has locked them since marks them itself.
-                Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(()),
-                locks => locks.map_err(|error| error.to_string())?,
-            };
-            locks.mark_given_back(opened.found.owner()).map_err(|error| error.to_string())
+    /// Ends a try to start these sources: gives back what they took of the fleet, and trims those whose
+    /// first ceilings may be durable. If a step fails, the worker IDs are as after a kill.
+    fn end_try(&self, sources: &[usize], joined: Joined, begun: Vec<Starting>, life: Life) {
+        let Joined { answers, locks, .. } = joined;
+        let ended = Ended {
+            have_served: false,
+            left: begun.iter().filter_map(|source| source.managed.seal(source.index)).collect(),
+            bounds: answers.unused(sources),
+            rests: answers.unused_ranges(sources),
+            locks,
+            restored: Vec::new(),
+            at_seal: self.clocks(os_clock::read()),
+            wall_minus_boot_us: self.common.wall.carried_us(),
+            life,
         };
-        let taken = taken.iter().enumerate();
-        // What continues a term of before is not given back.
-        let mut taken = taken
-            .filter_map(|(index, taken)| Some((index, taken.as_ref().filter(|taken| !taken.is_same_term)?)));
-        let marked: Result<(), String> = taken.try_for_each(|(index, taken)| mark(index, taken));
-        marked.inspect_err(|error| tracing::warn!("the worker IDs are not given back: {error}")).is_ok()
+        if let Err(reason) = ended.end(self.writers()) {
+            tracing::warn!("a start ended as after a kill: {reason}");
+        }
+        if let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) {
+            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::GiveUp(sources.to_vec(), reply));
+        }
     }
 
     /// Makes the settings, the secrets and the sources live. Returns the configuration's version.
@@ -617,33 +607,17 @@ impl Control {
     }
 }
 
-/// The reason why sources do not start.
-enum NotBegun {
-    Refused(StartError),
-    /// The coordinator did not confirm that their worker IDs are still this daemon's.
-    Unconfirmed(StartError),
-}
-
-impl<E: Into<StartError>> From<E> for NotBegun {
-    fn from(error: E) -> Self {
-        NotBegun::Refused(error.into())
+fn no_storage(reason: NoReply) -> StartError {
+    match reason {
+        NoReply::Ended => {
+            StartError::HeldInFleet(String::from("the state was taken over by another process"))
+        }
+        NoReply::Late => StartError::MayPass(String::from("the state directory's disk does not answer")),
     }
 }
 
-/// Sends a job that has a reply, and waits for the reply. Returns `None` if the thread has ended,
-/// or has lost what its jobs work on.
-pub(super) fn ask<J, R>(jobs: &SyncSender<J>, job: impl FnOnce(Sender<R>) -> J) -> Option<R> {
-    let (reply, replied) = mpsc::channel();
-    jobs.send(job(reply)).ok()?;
-    replied.recv().ok()
-}
-
-fn storage_has_ended() -> StartError {
-    StartError::HeldInFleet(String::from("the state was taken over by another process"))
-}
-
-fn fleet_has_ended() -> StartError {
-    StartError::HeldInFleet(String::from("the fleet thread has ended"))
+fn no_fleet(reason: NoReply) -> StartError {
+    StartError::HeldInFleet(words("the fleet thread", reason))
 }
 
 /// Returns the reason why a source waits, in a few words for clients.
@@ -671,27 +645,32 @@ fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError>
 fn number_and_lock<'a>(
     lock_dir: &Path,
     starting: &'a [(usize, Arc<SourceSettings>)],
-    joined: &mut Joined,
+    answers: &FromFleet,
+    locks: &'a mut BTreeMap<usize, WorkerLocks>,
+    found: &Found,
 ) -> Result<Vec<Locked<'a>>, StartError> {
-    let mut locked = Vec::new();
+    let mut numberings = Vec::new();
     for (index, source) in starting {
-        let index = *index;
-        let numbering = match joined.answers.taken(index) {
+        let numbering = match answers.taken(*index) {
             Some(taken) => source.numbering_with(&taken.worker_ids),
             None => source.numbering(),
         };
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
-        let of_fleet = joined.locks.iter().position(|(of, _)| *of == index);
-        let locks = match of_fleet {
-            Some(at) => joined.locks.swap_remove(at).1,
-            None if source.kind.takes_ranges() => {
-                mark_shared(lock_dir, &numbering)?;
-                WorkerLocks::none()
-            }
-            None => lock_workers(lock_dir, &numbering)?,
-        };
-        locked.push(Locked { index, settings: source, numbering, locks });
+        if source.kind.takes_ranges() {
+            mark_shared(lock_dir, &numbering)?;
+            locks.insert(*index, WorkerLocks::none());
+        } else if !locks.contains_key(index) {
+            locks.insert(*index, lock_workers(lock_dir, &numbering)?);
+        }
+        numberings.push(numbering);
+    }
+    if found.path().is_some() {
+        locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
+    }
+    let mut locked = Vec::new();
+    for ((index, source), numbering) in starting.iter().zip(numberings) {
+        locked.push(Locked { index: *index, settings: source, numbering, locks: &locks[index] });
     }
     Ok(locked)
 }

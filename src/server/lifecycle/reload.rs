@@ -9,20 +9,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::control::{Control, ask};
+use super::control::Control;
 use super::start::{Reloaded, order_of};
 use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
 use crate::os_clock;
 use crate::server::ceilings::fleet_thread;
-use crate::server::ceilings::keeper_thread::{Change, Ended, mark_left};
+use crate::server::ceilings::keeper_thread::Change;
 use crate::server::ceilings::start_sources::awaiting;
-use crate::server::ceilings::storage_thread::{self, Trim};
+use crate::server::ceilings::storage_thread;
 use crate::server::health::figures::Figure::MinuteSourceRequests;
 use crate::server::health::metrics::LastReload;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::service;
 use snowbank_core::keeper::ManagedSource;
-use snowbank_fleet::Bound;
 
 /// The longest time that a reload waits for the shards. A turn takes far less time. If a shard's
 /// thread is blocked for longer, it adopts the newest configuration when it continues.
@@ -229,59 +228,30 @@ impl Control {
         if renamed.is_empty() {
             return;
         }
-        // Sending fails only if the daemon stops.
         if let Some(fleet) = self.fleet() {
-            let _ = fleet.send(fleet_thread::Job::Rename(renamed.clone()));
+            let names = renamed.clone();
+            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::Rename(names, reply));
         }
+        // If a disk that hangs is late, the state keeps the old names, which bind only the order of IDs.
         if let Some(storage) = self.storage() {
-            let _ = storage.send(storage_thread::Job::Rename(renamed));
+            let rename = |reply| storage_thread::Job::Rename(renamed, reply);
+            let _ = storage.ask(self.disk_limit(), rename);
         }
     }
 
-    /// Ends sources that a reload has removed: seals them, lowers their marks, ceilings and keys, and
-    /// frees their worker IDs. All shards have the configuration without them by now. If a step
-    /// fails, the worker IDs are as after a kill.
+    /// Ends sources that a reload has removed. All shards have the configuration without them by now.
     fn end_removed(&self, removed: &[usize]) {
         if removed.is_empty() {
             return;
         }
         let (ended, result) = mpsc::channel();
         self.tell_keeper(Change::Removed(removed.to_vec(), ended));
-        let Ok(Some(Ended { left, rests, locks, restored })) = result.recv() else { return };
-        let in_fleet = |index: usize| self.is_of_fleet(&self.supplies[index].settings);
-        let fleets: Vec<usize> =
-            left.iter().map(|left| left.source).filter(|&index| in_fleet(index)).collect();
-        let at_seal = self.clocks(os_clock::read());
-        let fleet = self.fleet().filter(|_| !fleets.is_empty());
-        let confirm = |fleet| {
-            ask(fleet, |reply| fleet_thread::Job::Confirm(at_seal, reply)).is_some_and(|it| it.is_ok())
-        };
-        let returning = fleet.filter(|fleet| confirm(fleet));
-        // A mark must never be above the state's bound, nor that above the coordinator's.
-        let mut trimmed = mark_left(&left, &locks, |index| returning.is_some() && in_fleet(index))
-            .map_err(|error| format!("cannot mark the worker IDs' locks: {error}"));
-        let bounds = left.iter().filter(|left| in_fleet(left.source));
-        let bounds = bounds.map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
-        if let Some(storage) = self.storage().filter(|_| trimmed.is_ok()) {
-            let wall_minus_boot_us = self.common.wall.carried_us();
-            let trim = Trim { sources: left, wall_minus_boot_us, restored };
-            let ended = ask(storage, |reply| storage_thread::Job::End(trim, reply));
-            trimmed = ended.map_or_else(
-                || Err(String::from("the storage thread has ended")),
-                |ended| ended.map_err(|error| error.to_string()),
-            );
-        }
-        drop(locks);
-        if let Some(fleet) = returning.filter(|_| trimmed.is_ok()) {
-            let released = ask(fleet, |reply| fleet_thread::Job::Release(bounds, rests, at_seal, reply));
-            trimmed = released.unwrap_or_else(|| Err(String::from("the fleet thread has ended")));
-        }
-        if let Some(fleet) = fleet {
-            // Sending fails only if the daemon stops.
-            let _ = fleet.send(fleet_thread::Job::Leave(fleets));
-        }
-        if let Err(reason) = trimmed {
+        let Ok(Some(ended)) = result.recv() else { return };
+        if let Err(reason) = ended.end(self.writers()) {
             tracing::warn!("a removed source ended as after a kill: {reason}");
+        }
+        if let Some(fleet) = self.fleet() {
+            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::Leave(removed.to_vec(), reply));
         }
         for &index in removed {
             tracing::info!("source {:?} has ended", self.supplies[index].name());

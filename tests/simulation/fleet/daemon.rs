@@ -402,7 +402,8 @@ impl World {
         let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         let clocks = clocks(self.reading(daemon.machine));
-        let is_confirmed = daemon.member.confirm(clocks).is_ok();
+        let sources: Vec<usize> = bounds.iter().map(|bound| bound.source).collect();
+        let is_confirmed = daemon.member.confirm(&sources, clocks).is_ok();
         let machine = &mut self.machines[daemon.machine];
         for bound in &bounds {
             let workers = &daemon.sources[bound.source].workers;
@@ -414,7 +415,7 @@ impl World {
             machine.trim(workers, bound.id_bound);
         }
         if is_confirmed {
-            let _ = daemon.member.release(&bounds, clocks);
+            let _ = daemon.member.give_back(&bounds, &[], clocks, &|| true);
             self.back_up_after_release();
         }
         self.machines[daemon.machine].disk.notes = daemon.disk.durable();

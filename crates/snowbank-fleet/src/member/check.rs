@@ -63,8 +63,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
     /// highest bound of the source's keys.
     ///
-    /// A loss of a source that starts raises the floor, if it shows that the coordinator went back.
-    /// Otherwise it is left to the start, which compares its keys before it hands out anything.
+    /// A loss of a source that hands out nothing raises the floor, if it shows that the coordinator
+    /// went back. Otherwise it is left to the start, which compares its keys.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
         let polled = self.poll_once();
         if let Err(error) = &polled
@@ -84,7 +84,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut lost = None;
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
-                Err(error) if error.is_loss() && self.is_starting(source) => {}
+                Err(error) if error.is_loss() && self.is_idle(source) => {}
                 // The keys may still show that the coordinator went back.
                 Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                 checked => checked?,
@@ -105,14 +105,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
-                    Err(error) if error.is_loss() && self.is_starting(source) => {}
+                    Err(error) if error.is_loss() && self.is_idle(source) => {}
                     // The keys that follow may still show that the coordinator went back.
                     Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                     Err(error) => return Err(error),
                 }
             }
             let held = &self.sources[source];
-            if self.is_starting(source) {
+            if self.is_idle(source) {
                 continue;
             }
             if !held.is_claimed || held.made_on != self.coordinator.as_mut().connections() {
@@ -126,8 +126,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(due)
     }
 
-    pub(super) fn is_starting(&self, source: usize) -> bool {
-        self.starting.contains(&self.sources[source].index)
+    pub(super) fn is_idle(&self, source: usize) -> bool {
+        self.idle.contains(&self.sources[source].index)
     }
 
     /// Writes the keys of these sources with the bounds that they have. A write has a new identity,
@@ -141,7 +141,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.note_writes(due)?;
         due.iter().try_for_each(|&found| {
             let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
-            self.write(Bound { id_bound, ..found }, false)
+            self.write(Bound { id_bound, ..found }, None)
         })
     }
 

@@ -1,7 +1,7 @@
 //! The shared counters of a daemon. The daemon takes ranges of numbers from them, and checks their
 //! keys.
 
-use super::Member;
+use super::{Member, check_current};
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Rest, Step};
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
@@ -50,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // raise the floor before it ends.
             let _ = self.poll_again();
         }
-        if self.starting.contains(&index) { self.tried(taken) } else { self.ended(taken) }
+        if self.idle.contains(&index) { self.tried(taken) } else { self.ended(taken) }
     }
 
     /// Returns the indices of the sources with a shared counter.
@@ -98,12 +98,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Gives the rest of each source's ranges back, where they are still the last of the counter, and
-    /// forgets the counters. The caller must have stored the lowest number that was not handed out. If this fails, the rest is
-    /// skipped, as after a crash.
+    /// forgets the counters. The caller must have stored the lowest number that was not handed out.
+    /// If this fails, the rest is skipped, as after a crash. [`give_back`](Member::give_back) explains
+    /// `is_current`.
     ///
     /// # Errors
     /// The coordinator did not answer, so some ranges are perhaps not given back.
-    pub fn give_back_ranges(&mut self, rests: &[Rest]) -> Result<(), FleetError> {
+    pub fn give_back_ranges(
+        &mut self,
+        rests: &[Rest],
+        is_current: &dyn Fn() -> bool,
+    ) -> Result<(), FleetError> {
         let mut given = Ok(());
         for rest in rests {
             let Some(at) = self.counters.iter().position(|held| held.index == rest.source) else { continue };
@@ -113,9 +118,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let Some((expected, text)) = held.counter.give_back(*rest, &write, &self.holder) else {
                 continue;
             };
+            // Another source may serve, and must soon notice a loss.
+            self.poll_if_due()?;
             let swap = Swap::write(held.key.clone(), Some(expected), text);
             // If another daemon took a range since, its write stays.
-            let swapped = self.coordinator.as_mut().swap(&[swap]);
+            let swapped =
+                check_current(Some(is_current)).and_then(|()| self.coordinator.as_mut().swap(&[swap]));
             given = given.and(swapped.map(drop).map_err(FleetError::NoAnswer));
         }
         given
@@ -143,14 +151,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let found = self.coordinator.as_mut().read(&keys)?;
         for (at, found) in found.into_iter().enumerate() {
             let held = &mut self.counters[at];
-            let is_starting = self.starting.contains(&held.index);
+            let is_idle = self.idle.contains(&held.index);
             let checked = held.counter.check(found.as_ref()).map_err(|loss| held.lost(&loss));
             let checked = match checked {
                 Ok(None) => self.verify(at, found).map(drop),
                 checked => checked.map(drop),
             };
             // A counter that starts has its first poll once it serves.
-            if !is_starting || checked.as_ref().is_err_and(|error| !error.is_loss()) {
+            if !is_idle || checked.as_ref().is_err_and(|error| !error.is_loss()) {
                 checked?;
             }
         }

@@ -154,7 +154,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// The marker has another identity than it had when the daemon took its numbers.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
-        let mut serving = self.sources.iter().filter(|held| !self.starting.contains(&held.index));
+        let mut serving = self.sources.iter().filter(|held| !self.idle.contains(&held.index));
         if serving.any(|held| held.identity != found.identity) {
             self.marker = text.map(|text| Known { text, marker: found });
             return Err(self.meet_other_fleet());

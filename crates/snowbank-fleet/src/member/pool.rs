@@ -85,7 +85,7 @@ mod tests {
             counted.map(|counted| (counted.held, counted.numbers))
         };
         assert_eq!(held(), Some((3, 4)), "5, 6 and 7 are held, and 9 is not in the pool");
-        one.release(&[Bound { source: 0, id_bound: 1 }], clocks(WALL)).unwrap();
+        one.give_back(&[Bound { source: 0, id_bound: 1 }], &[], clocks(WALL), &|| true).unwrap();
         assert_eq!(held(), Some((2, 4)));
     }
 

@@ -82,10 +82,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if self.sources[source].is_claimed {
                 // Another source may run already, and must soon notice a loss.
                 let compared = self.poll_if_due().and_then(|()| self.compare(source));
-                if self.is_starting(source) { self.tried(compared)? } else { self.ended(compared)? }
+                if self.is_idle(source) { self.tried(compared)? } else { self.ended(compared)? }
             }
         }
-        self.starting.clear();
+        self.idle.clear();
         if self.polled.is_some() {
             self.record_taken(at);
         }

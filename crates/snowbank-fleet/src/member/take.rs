@@ -4,7 +4,7 @@ use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
 use super::{Held, Member, Note, Notes};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Rest, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -362,19 +362,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// took them. The next try asks the coordinator who holds the numbers. If no source is left,
     /// the next try compares the endpoints and reads the marker, as a first try does.
     pub fn give_up(&mut self, sources: &[usize]) {
-        // They have handed out nothing, so their whole ranges go back.
-        let rests: Vec<Rest> =
-            sources.iter().map(|&source| Rest { source, next: 0, generation: 0 }).collect();
-        // If the coordinator does not answer, the ranges are skipped.
-        let _ = self.give_back_ranges(&rests);
-        self.forget(sources);
-    }
-
-    /// Forgets these sources, and writes nothing.
-    fn forget(&mut self, sources: &[usize]) {
         self.tried.has_waited = true;
         self.sources.retain(|held| !sources.contains(&held.index));
-        self.starting.retain(|index| !sources.contains(index));
+        self.idle.retain(|index| !sources.contains(index));
         self.forget_counters(sources);
         if self.sources.is_empty() && self.counters.is_empty() {
             (self.marker, self.polled) = (None, None);
@@ -387,7 +377,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Forgets sources that have ended, and all writes of this process: IDs were handed out since.
     pub fn leave(&mut self, sources: &[usize]) {
-        self.forget(sources);
+        self.give_up(sources);
         self.tried.writes.clear();
     }
 

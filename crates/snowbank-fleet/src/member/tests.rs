@@ -423,7 +423,7 @@ fn a_start_that_finds_its_own_write_keeps_that_writes_floor() {
     let later = at(WALL, 400);
     let theirs = other.take(want(later, false), &five()).unwrap();
     assert!(theirs.floor >= ours.covered);
-    other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
+    other.give_back(&[Bound { source: 0, id_bound: theirs.covered }], &[], clocks(WALL), &|| true).unwrap();
     let later = at(WALL, 800);
     let mut again = member(&store, first.notes().clone());
     let taken = again.take(want(later, true), &five()).unwrap();
@@ -441,7 +441,8 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let give_back = |state: &str, notes: Notes, wall: UnixMicros| {
         let mut member = member_of(&store, state, notes);
         let taken = take(&mut member, want(wall, true), &five());
-        member.give_back(&[Some(taken)], clocks(wall)).unwrap();
+        let bounds: Vec<Bound> = taken.unused(0).into_iter().collect();
+        member.give_back(&bounds, &[], clocks(wall), &|| true).unwrap();
         member.notes().clone()
     };
     give_back("first", Notes::default(), WALL);
@@ -453,12 +454,23 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     assert!(!key.released, "a number of an earlier term is kept");
     let mut again = member_of(&store, "used", notes);
     take(&mut again, want(WALL, true), &five());
-    again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    again.give_back(&[Bound { source: 0, id_bound: taken.covered }], &[], clocks(WALL), &|| true).unwrap();
     // By its own note, this state may start lower than another daemon.
     give_back("used", again.notes().clone(), WALL);
     give_back("third", Notes::default(), later);
     let last = take(&mut member_of(&store, "last", Notes::default()), want(later, false), &five());
     assert_eq!(last.floor, taken.covered);
+}
+
+/// Another copy of the machine's memory may use the number. It is noticed right before the write.
+#[test]
+fn nothing_is_given_back_after_a_restore_of_the_machine() {
+    let store = store();
+    let (mut daemon, covered) = holder(&store);
+    let before = store.text(&key_five());
+    let bounds = [Bound { source: 0, id_bound: covered }];
+    daemon.give_back(&bounds, &[], clocks(WALL), &|| false).unwrap_err();
+    assert_eq!(store.text(&key_five()), before);
 }
 
 #[test]
@@ -506,7 +518,7 @@ fn a_start_that_waited_pauses_even_with_a_released_number() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let taken = take(&mut first, want(WALL, false), &five());
-    first.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    first.give_back(&[Bound { source: 0, id_bound: taken.covered }], &[], clocks(WALL), &|| true).unwrap();
     let again = || member(&store, first.notes().clone());
     let waited = again().into_tried();
     for (mut member, expected) in [(again(), false), (again().after(waited), true)] {

@@ -1,6 +1,6 @@
 //! A source that wants numbers, and the decision which of them it may take.
 
-use super::{Clocks, Note};
+use super::{Bound, Clocks, Note};
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
 use crate::{FleetError, FleetLimits, KeyError, NumberKey};
 use snowbank_core::clock::{BootMicros, Now};
@@ -38,6 +38,15 @@ pub struct Taken {
     pub is_new: bool,
     /// True if the source continues its earlier term.
     pub is_same_term: bool,
+}
+
+impl Taken {
+    /// Returns what a source with this index gives back if no ID of it was handed out. Numbers that
+    /// continue an earlier term are kept, because only this state can use them before their bound
+    /// has passed.
+    pub fn unused(&self, source: usize) -> Option<Bound> {
+        (!self.is_same_term).then_some(Bound { source, id_bound: self.unused_from })
+    }
 }
 
 impl Want<'_> {

@@ -121,13 +121,16 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
 fn a_worker_id_that_is_given_back_ungranted_is_no_proof_for_a_copy_of_the_state() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
-    let locks = lock(directory.path()).unwrap();
-    locks.mark_given_back(&owner).unwrap();
+    let mut locks = lock(directory.path()).unwrap();
+    locks.mark_for(&owner);
+    locks.mark_given_back().unwrap();
     assert!(locks.own_marks().unwrap().is_empty(), "nothing was granted");
     locks.mark(&marked(7, &owner)).unwrap();
-    locks.mark_given_back(&Owner::new()).unwrap();
+    locks.mark_for(&Owner::new());
+    locks.mark_given_back().unwrap();
     assert_eq!(locks.own_marks().unwrap(), [marked(7, &owner)], "another state's mark stays");
-    locks.mark_given_back(&owner).unwrap();
+    locks.mark_for(&owner);
+    locks.mark_given_back().unwrap();
     assert_eq!(locks.own_marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(7, &owner) }]);
 }
 

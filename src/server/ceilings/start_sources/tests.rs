@@ -45,7 +45,7 @@ fn unknown_worker_ids_start_above_the_current_tick() {
         let next = numbering.first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
         let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
-        let sources = [Locked { index: 0, settings: &settings, numbering, locks }];
+        let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
         let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");

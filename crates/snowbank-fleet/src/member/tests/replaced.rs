@@ -275,7 +275,7 @@ fn limits_change_only_while_no_daemon_has_ids() {
     let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();
     assert!(refused.contains("stop all daemons"), "{refused}");
     assert_eq!(marker_at(&store), before);
-    daemon.release(&[Bound { source: 0, id_bound: keepers(WALL) }], clocks(WALL)).unwrap();
+    daemon.give_back(&[Bound { source: 0, id_bound: keepers(WALL) }], &[], clocks(WALL), &|| true).unwrap();
     let changed = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap();
     assert_eq!(changed.limits, Some(FleetLimits::new(2 * HORIZON, MAX_AHEAD)));
     let marker = marker_at(&store);
@@ -294,7 +294,7 @@ fn keepers(wall: UnixMicros) -> u64 {
 fn a_daemon_that_starts_during_a_change_of_limits_undoes_it() {
     let store = store();
     let (mut first, _) = holder(&store);
-    first.release(&[Bound { source: 0, id_bound: keepers(WALL) }], clocks(WALL)).unwrap();
+    first.give_back(&[Bound { source: 0, id_bound: keepers(WALL) }], &[], clocks(WALL), &|| true).unwrap();
     let held = number_key(keepers(at(WALL, 200)), false);
     store.0.lock().unwrap().late_list = Some((key_five(), held));
     let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();

@@ -70,7 +70,7 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     assert_eq!(third.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9, "no bound is lowered");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
-    third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    third.give_back(&[Bound { source: 0, id_bound: covered }], &[], clocks(WALL), &|| true).unwrap();
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "the daemon has released the number");
 }
 
@@ -95,12 +95,12 @@ fn a_stop_without_an_answer_keeps_the_number_as_a_kill_does() {
     let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.confirm(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(first.confirm(&[0], clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
-    assert_eq!(first.confirm(clocks(WALL)), Ok(()));
+    assert_eq!(first.confirm(&[0], clocks(WALL)), Ok(()));
     store.set(Fault::Mute);
-    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
+    first.give_back(&[Bound { source: 0, id_bound: covered }], &[], clocks(WALL), &|| true).unwrap_err();
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have the number");
 }
 
@@ -251,7 +251,7 @@ fn a_renamed_source_keeps_its_note_and_a_removed_one_its_bound() {
     let other = Want { source: "other", ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), other, &five()), Some(covered));
     assert_eq!(resumed(&store, first.notes(), want(WALL, true), &five()), None);
-    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    first.give_back(&[Bound { source: 0, id_bound: covered }], &[], clocks(WALL), &|| true).unwrap();
     first.leave(&[0]);
     assert_eq!(first.check(clocks(WALL)), Ok(()), "a removed source is checked no more");
     let again = first.take(other, &five()).unwrap();

@@ -258,7 +258,7 @@ fn a_start_after_a_release_without_an_answer_notices_no_restore() {
     let (mut daemon, _) = holder(&store);
     store.set(Fault::Mute);
     let bound = numbering().id_bound(numbering().first_of(numbering().tick_at(WALL)));
-    assert!(daemon.release(&[Bound { source: 0, id_bound: bound }], clocks(WALL)).is_err());
+    assert!(daemon.give_back(&[Bound { source: 0, id_bound: bound }], &[], clocks(WALL), &|| true).is_err());
     store.set(Fault::None);
     take(&mut other(&store), want(at(WALL, 1), false), &five());
     let refused = member(&store, daemon.notes().clone()).take(want(at(WALL, 1), true), &five());
@@ -317,7 +317,7 @@ fn a_number_that_an_earlier_try_took_is_new_again() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let covered = take(&mut first, want(WALL, false), &five()).covered;
-    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    first.give_back(&[Bound { source: 0, id_bound: covered }], &[], clocks(WALL), &|| true).unwrap();
     let mut second = member(&store, first.notes().clone());
     assert!(!second.take(want(WALL, true), &five()).unwrap().is_new, "the number was released cleanly");
     let notes = second.notes().clone();

@@ -235,10 +235,10 @@ impl<'a> Form<'a> {
             holder: _,
             notes: _,
             new_identity: _,
-            starting,
+            idle,
             lost,
         } = member;
-        assert!(starting.is_empty() && lost.is_none(), "one source, and a daemon that lost it has ended");
+        assert!(idle.is_empty() && lost.is_none(), "one source, and a daemon that lost it has ended");
         assert!(counters.is_empty(), "the search has no ticket source");
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));

@@ -382,12 +382,12 @@ impl Machine {
     pub(super) fn stop(&mut self, wall: UnixMicros) {
         let clocks = self.clocks(wall);
         let Some(mut daemon) = self.daemon.take() else { return };
-        let confirmed = daemon.member.confirm(clocks);
+        let confirmed = daemon.member.confirm(&[0], clocks);
         let fate = if confirmed == Ok(()) { Fate::Returned } else { Fate::Granted };
         self.store(daemon.ids, daemon.cursor, fate);
         if confirmed == Ok(()) {
             let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, daemon.cursor) }];
-            let _ = daemon.member.release(&bounds, clocks);
+            let _ = daemon.member.give_back(&bounds, &[], clocks, &|| true);
         }
         self.notes = daemon.member.notes().clone();
     }

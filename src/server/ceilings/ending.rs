@@ -1,0 +1,126 @@
+//! The end of sources: at a stop, by a reload that removes them, and after a start that failed.
+//!
+//! ```text
+//!  sealed ─▶ confirm at the coordinator ─▶ mark the locks ─▶ trim the state ─▶ free the locks ─▶ give back
+//! ```
+//!
+//! A mark must never be above the state's bound, nor the state's above the coordinator's. If a step
+//! fails, the steps that follow are left out, and the worker IDs are as after a kill.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::fleet_thread;
+use super::job_thread::{Asks, NoReply};
+use super::storage_thread::{self, Trim};
+use crate::server::restored::Life;
+use snowbank_fleet::{Bound, Clocks, Rest};
+use snowbank_state::{Left, WorkerLocks};
+
+/// The threads that an end waits for, and how long it waits for each of their jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writers<'a> {
+    /// `None`: the daemon keeps no state.
+    pub(crate) storage: Option<&'a Asks<storage_thread::Job>>,
+    pub(crate) disk_limit: Duration,
+    /// `None`: the daemon belongs to no fleet.
+    pub(crate) fleet: Option<&'a Asks<fleet_thread::Job>>,
+    pub(crate) answer_limit: Duration,
+}
+
+/// Sources that hand out nothing any more, or never did, and what they held.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// False if their start has failed.
+    pub(crate) have_served: bool,
+    /// The bounds of the sources that the state has.
+    pub(crate) left: Vec<Left>,
+    /// The bounds of the worker IDs that go back to the fleet.
+    pub(crate) bounds: Vec<Bound>,
+    /// The rests of the ranges of shared counters.
+    pub(crate) rests: Vec<Rest>,
+    /// The locks of their worker IDs, by source.
+    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
+    /// The sources whose numbers another copy of the machine may hand out too.
+    pub(crate) restored: Vec<usize>,
+    /// The clocks when they were sealed, and the believed wall clock minus the boot clock.
+    pub(crate) at_seal: Clocks,
+    pub(crate) wall_minus_boot_us: i64,
+    /// The life of the machine in which they were sealed or, if they never served, began to start.
+    pub(crate) life: Life,
+}
+
+impl Ended {
+    /// Ends the sources in all places.
+    ///
+    /// # Errors
+    /// The marks or the ceilings could not be lowered. The next start begins above them.
+    pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), String> {
+        let is_returned = self.confirm(writers);
+        self.mark(is_returned).map_err(|error| format!("cannot mark the worker IDs' locks: {error}"))?;
+        let left = std::mem::take(&mut self.left);
+        if let Some(storage) = writers.storage.filter(|_| !left.is_empty()) {
+            let restored = std::mem::take(&mut self.restored);
+            let trim = Trim { sources: left, wall_minus_boot_us: self.wall_minus_boot_us, restored };
+            let ended = storage.ask(writers.disk_limit, |reply| storage_thread::Job::End(trim, reply));
+            ended.map_err(|reason| words("storage", reason))?.map_err(|error| error.to_string())?;
+        }
+        // Another daemon that gets a worker ID must be able to lock it.
+        self.locks.clear();
+        let Some(fleet) = writers.fleet.filter(|_| is_returned) else { return Ok(()) };
+        let Ended { bounds, rests, at_seal, life, .. } = self;
+        let give_back = |reply| fleet_thread::Job::GiveBack(bounds, rests, at_seal, life, reply);
+        let given = fleet.ask(writers.answer_limit, give_back);
+        if let Err(reason) = given.map_err(|reason| words("the coordinator", reason)).flatten() {
+            tracing::warn!(
+                "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
+                 holds them; numbers of fleet-ticket sources may be skipped: {reason}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Asks the coordinator whether all that goes back is still this daemon's. Returns false if not,
+    /// and if nothing goes back.
+    fn confirm(&self, writers: Writers<'_>) -> bool {
+        let mut sources: Vec<usize> = self.bounds.iter().map(|bound| bound.source).collect();
+        sources.extend(self.rests.iter().map(|rest| rest.source));
+        let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return false };
+        let at_seal = self.at_seal;
+        let confirm = |reply| fleet_thread::Job::Confirm(sources, at_seal, reply);
+        let confirmed = fleet.ask(writers.answer_limit, confirm);
+        let confirmed = confirmed.map_err(|reason| words("the coordinator", reason)).flatten();
+        let said = confirmed.inspect_err(|reason| {
+            tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
+        });
+        said.is_ok()
+    }
+
+    /// Marks the locks: granted up to the last bound or, if the worker IDs go back, returned. A source
+    /// that never served has marks of earlier times, which keep their bounds.
+    fn mark(&self, is_returned: bool) -> Result<(), String> {
+        let goes_back = |source: usize| is_returned && self.bounds.iter().any(|it| it.source == source);
+        for (&source, locks) in &self.locks {
+            if !self.have_served {
+                if goes_back(source) {
+                    locks.mark_given_back().map_err(|error| error.to_string())?;
+                }
+                continue;
+            }
+            let Some(left) = self.left.iter().find(|left| left.source == source) else { continue };
+            let bound = left.id_bound;
+            let marked =
+                if goes_back(source) { locks.mark_returned(bound) } else { locks.mark_granted(bound) };
+            marked.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason why a job has no result.
+pub(crate) fn words(who: &str, reason: NoReply) -> String {
+    match reason {
+        NoReply::Ended => format!("{who}: what it works on is lost"),
+        NoReply::Late => format!("{who} does not answer"),
+    }
+}
