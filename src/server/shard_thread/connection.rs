@@ -29,7 +29,7 @@ use std::task::{Context, Poll};
 use tokio::time::timeout;
 
 use self::exchange::Exchange;
-use self::pending::{DENIED_FOR, SHORT_READ_BYTES_MAX};
+use self::pending::SHORT_READ_BYTES_MAX;
 use self::queue::KEPT_FREELY;
 use super::allocate::Parked;
 use super::member::Member;
@@ -37,7 +37,7 @@ use super::scheduler::Account;
 use crate::access::Session;
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
-use crate::server::net::pending::Pending;
+use crate::server::net::pending::{AUTHORIZED_WITHIN, Pending};
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_core::clock::BootMicros;
 
@@ -132,7 +132,7 @@ impl<F: FrontEnd> Connection<F> {
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
                     if self.exchange.is_denied {
-                        let _ = timeout(DENIED_FOR, Box::pin(self.answer_denied())).await;
+                        let _ = timeout(AUTHORIZED_WITHIN, Box::pin(self.answer_denied())).await;
                     }
                     // From here on, a pending connection may be evicted while it is being closed.
                     self.record_silent();

@@ -18,11 +18,11 @@ use snowbank_wire::MAX_REQUEST_SIZE;
 /// honest client that has a wrong configuration. A client waits for a second for the answer.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 
-/// The time for which a client whose token was refused gets answers to what it has sent behind the
-/// token, and to what it sends next: go-redis tries AUTH after a refused HELLO. Without an answer,
-/// such clients report a broken connection instead of the wrong token. No second token is looked
-/// at, so guessing tokens is not quicker.
-pub(super) const DENIED_FOR: Duration = Duration::from_secs(1);
+/// The silence after which the connection of a refused token closes. Until then, the client gets
+/// answers to what it has sent behind the token, and to what it sends next: go-redis tries AUTH after
+/// a refused HELLO. Without an answer, such clients report a broken connection instead of the wrong
+/// token. No second token is looked at, so guessing tokens is not quicker.
+const DENIED_FOR: Duration = Duration::from_secs(1);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
 /// or 64 common requests. Turns without a permit are short.
@@ -100,7 +100,10 @@ impl<F: FrontEnd> Connection<F> {
             turn = match turn {
                 TurnEnd::Done => {
                     let version = self.member.thread.live_config.borrow().version;
-                    poll_fn(|cx| self.poll_turn(cx, version)).await?
+                    match timeout(DENIED_FOR, poll_fn(|cx| self.poll_turn(cx, version))).await {
+                        Ok(turn) => turn?,
+                        Err(_) => return Ok(()),
+                    }
                 }
                 TurnEnd::Again => {
                     poll_fn(|cx| self.poll_permit(cx)).await;
