@@ -138,7 +138,7 @@ fn a_lock_path_that_is_no_regular_file_exits_with_3() {
         start().end().assert_refusal_for_now(&[part, text, "who put this there"]);
         fs::rename(&lock, setup.path(&format!("kind-{index}"))).expect("put away");
     }
-    start().start().stop();
+    start().start().draw_and_stop();
 }
 
 #[test]

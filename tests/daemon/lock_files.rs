@@ -61,7 +61,7 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     set_mode(&elsewhere, 0o600);
     fs::remove_file(&lock).expect("removed");
     fs::hard_link(&elsewhere, &lock).expect("linked");
-    machine.beside("").start().stop();
+    machine.beside("").start().draw_and_stop();
     assert_eq!(fs::read(&elsewhere).expect("it exists"), b"kept");
 }
 
@@ -80,7 +80,7 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
     let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
     // A daemon with another worker ID still starts.
-    machine.beside("").args(["--worker-id", "1"]).start().stop();
+    machine.beside("").args(["--worker-id", "1"]).start().draw_and_stop();
     fs::remove_file(&lock).expect("removed");
     assert!(machine.start("").draw_one() < FAR, "the daemon stored the mark");
 }
@@ -169,7 +169,7 @@ fn only_members_share_a_groups_lock_directory() {
             "lock_dir",
         ]);
         running.stop();
-        daemon(worker, second, GROUP).start().stop();
+        daemon(worker, second, GROUP).start().draw_and_stop();
         // The daemon refuses a lock file that a member has closed to the other members, and does
         // not change the file.
         set_mode(&lock, 0);

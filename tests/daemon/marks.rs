@@ -73,7 +73,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
 #[test]
 fn marks_of_another_state_and_of_an_export_are_shown() {
     let machine = Machine::new();
-    machine.setup(CONFIG).start().stop();
+    machine.setup(CONFIG).start().draw_and_stop();
     let daemon = machine.beside(CONFIG).start();
     daemon.draw_one();
     let mark = read_mark(&machine);
@@ -86,7 +86,7 @@ fn marks_of_another_state_and_of_an_export_are_shown() {
     assert!(words.contains(&whose) && words.contains("a start begins above this mark"), "{words}");
     daemon.stop();
 
-    machine.setup(CONFIG).start().stop();
+    machine.setup(CONFIG).start().draw_and_stop();
     machine.run(&["state", "export"]).printed();
     let mark = read_mark(&machine);
     assert_eq!((&mark["status"], &mark["next_start"]), (&"released".into(), &"refused_released".into()));

@@ -54,14 +54,14 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     // Another worker ID is allowed, and so is a layout whose IDs are years away or grow at another
     // rate.
     for (worker, layout) in [("7", "twitter"), ("5", "simple-2020"), ("5", "clearing")] {
-        other(&["--worker-id", worker, "--layout", layout]).start().stop();
+        other(&["--worker-id", worker, "--layout", layout]).start().draw_and_stop();
     }
     // The worker ID is free after a stop, and after a kill.
     daemon.stop();
     let mut daemon = other(&["--worker-id", "5"]).start();
     daemon.kill();
-    other(&["--worker-id", "5"]).start().stop();
-    other(&["--worker-id", "11", "--layout", finer]).start().stop();
+    other(&["--worker-id", "5"]).start().draw_and_stop();
+    other(&["--worker-id", "11", "--layout", finer]).start().draw_and_stop();
 }
 
 /// Starts a daemon, and returns the order and the worker IDs in its INFO.
@@ -91,7 +91,7 @@ fn options_override_variables_and_variables_override_the_file() {
 #[test]
 fn a_signal_right_after_the_listening_line_stops_the_daemon() {
     for _ in 0..20 {
-        Setup::new().start().stop();
+        Setup::new().start().draw_and_stop();
     }
 }
 

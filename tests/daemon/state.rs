@@ -83,7 +83,7 @@ fn two_daemons_do_not_share_a_state_directory() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("is in use (process "), "{refused:?}");
     daemon.stop();
-    machine.setup("").args(["--worker-id", "1"]).start().stop();
+    machine.setup("").args(["--worker-id", "1"]).start().draw_and_stop();
 }
 
 /// Every client of the admin listener may check the daemon's health, so checks must not cause

@@ -366,6 +366,13 @@ impl Daemon {
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
+    /// Stops the daemon after an ID, so that it has had its worker ID and has a state. A daemon that
+    /// is stopped as soon as it listens may have neither.
+    pub fn draw_and_stop(self) -> Vec<String> {
+        self.draw_one();
+        self.stop()
+    }
+
     /// Kills the daemon with SIGKILL, so it cannot write anything more.
     pub fn kill(&mut self) {
         self.child.kill().expect("the daemon can be killed");
