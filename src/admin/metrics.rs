@@ -64,7 +64,26 @@ fn print_histogram(latency: &Latency, metric: &str, out: &mut String) -> fmt::Re
     let mut below = 0;
     for (bound_us, count) in latency.bounds_us.iter().zip(&latency.counts) {
         below += count;
-        writeln!(out, "{metric}_bucket{{le=\"{:?}\"}} {below}", *bound_us as f64 / 1e6)?;
+        let bound_s = *bound_us as f64 / 1e6;
+        // Neither 1e-5 nor 1, because scrapers compare labels as text.
+        let end = if bound_s.fract() == 0.0 { ".0" } else { "" };
+        writeln!(out, "{metric}_bucket{{le=\"{bound_s}{end}\"}} {below}")?;
     }
     writeln!(out, "{metric}_bucket{{le=\"+Inf\"}} {count}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_the_histogram_have_a_point_and_no_exponent() {
+        let mut samples = Samples::default();
+        samples.daemon.put(Figure::Durations, Latency::default().value());
+        let text = text(&samples, true);
+        for bound in ["0.00001", "0.0005", "1.0", "1.1", "10.0", "+Inf"] {
+            let line = format!("\nsnowbank_request_duration_seconds_bucket{{le=\"{bound}\"}} 0\n");
+            assert!(text.contains(&line), "{bound}: {text}");
+        }
+    }
 }
