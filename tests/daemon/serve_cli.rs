@@ -91,7 +91,7 @@ fn options_override_variables_and_variables_override_the_file() {
 #[test]
 fn a_signal_right_after_the_listening_line_stops_the_daemon() {
     for _ in 0..20 {
-        Setup::new().start().draw_and_stop();
+        Setup::new().start().stop();
     }
 }
 
