@@ -16,7 +16,7 @@
 //! Each answer of etcd also has a cluster ID. But that ID is a hash of the members' addresses and
 //! of `--initial-cluster-token`, so two clusters can have the same ID.
 
-use super::KeyError;
+use super::{KeyError, NoAnswer};
 
 /// A cluster, known by the identity in the value of a key.
 #[derive(Clone, Debug)]
@@ -44,18 +44,18 @@ impl Cluster {
     /// cluster counts as another cluster.
     ///
     /// # Errors
-    /// Returns a message if the connection leads to another cluster.
-    pub(super) fn check(&self, text: Option<&str>) -> Result<(), String> {
+    /// The connection leads to another cluster.
+    pub(super) fn check(&self, text: Option<&str>) -> Result<(), NoAnswer> {
         let found = match text.map(self.read) {
             Some(Ok(identity)) if identity == self.identity => return Ok(()),
             Some(Ok(_)) => "found another cluster",
             Some(Err(_)) => "found another cluster, or the key cannot be read",
             None => "found another cluster, or the key is gone from the coordinator",
         };
-        Err(format!(
+        Err(NoAnswer::foreign(format!(
             "{found} (key {}), allowed: members of the cluster that this daemon belongs to; correct fleet.endpoints",
             self.key
-        ))
+        )))
     }
 }
 

@@ -94,7 +94,7 @@ impl Session {
     async fn post(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         let patience = self.patience;
         let exchanged = timeout(patience, self.exchange(path, body.to_string())).await;
-        let (status, text) = exchanged.map_err(|_| late(patience))?.map_err(NoAnswer::passing)?;
+        let (status, text) = exchanged.map_err(|_| late(patience))??;
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
@@ -107,13 +107,14 @@ impl Session {
     }
 
     /// Posts a document. Returns the status and the body of the answer.
-    async fn exchange(&mut self, path: &str, body: String) -> Result<(StatusCode, Bytes), String> {
+    async fn exchange(&mut self, path: &str, body: String) -> Result<(StatusCode, Bytes), NoAnswer> {
         let mut request =
             Request::post(path).header(HOST, &self.authority).header(CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let mut request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let mut request =
+            request.body(Full::from(body)).map_err(|error| NoAnswer::passing(error.to_string()))?;
         let too_many = Arc::new(Notify::new());
         let seen = (Arc::clone(&too_many), AtomicUsize::new(0));
         on_informational(&mut request, move |_| {
@@ -128,17 +129,20 @@ impl Session {
         let response = tokio::select! {
             biased;
             () = too_many.notified() => {
-                return Err(format!("found more than {INTERIM_MAX} interim answers (HTTP 1xx) to one request"));
+                return Err(NoAnswer::passing(format!(
+                    "found more than {INTERIM_MAX} interim answers (HTTP 1xx) to one request"
+                )));
             }
             response = sent => response,
         };
         let response = match response {
             Ok(response) => response,
-            Err(error) => return Err(self.end_after(error).await),
+            Err(error) => return Err(NoAnswer::passing(self.end_after(error).await)),
         };
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((status, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
+        let body = body.map_err(|error| NoAnswer::passing(explain_hidden(error.as_ref())))?;
+        Ok((status, body.to_bytes()))
     }
 
     /// Returns the reason why an exchange failed. If the connection's end canceled the exchange,
@@ -172,7 +176,7 @@ impl line::Session for Session {
 
     async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer> {
         let Some(user) = &access.user else { return Ok(()) };
-        let password = user.password().map_err(NoAnswer::passing)?;
+        let password = user.password()?;
         let login = json!({ "name": user.name, "password": password });
         let answer = self.post("/v3/auth/authenticate", &login).await?;
         let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;

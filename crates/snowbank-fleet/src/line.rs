@@ -81,12 +81,13 @@ impl User {
     /// Reads the password.
     ///
     /// # Errors
-    /// Returns a line with the reason.
-    pub fn password(&self) -> Result<String, String> {
+    /// The file cannot be read.
+    pub fn password(&self) -> Result<String, NoAnswer> {
         let path = &self.password_file;
         let text = fs::read_to_string(path);
-        let text =
-            text.map_err(|error| format!("fleet.password_file: cannot read {}: {error}", path.display()))?;
+        let text = text.map_err(|error| {
+            NoAnswer::passing(format!("fleet.password_file: cannot read {}: {error}", path.display()))
+        })?;
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 }
@@ -103,21 +104,20 @@ pub(super) async fn connect(
     within: Duration,
 ) -> Result<Box<dyn Stream>, NoAnswer> {
     let connected = timeout(within, try_connect(endpoint, tls)).await;
-    let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
-    connected.map_err(NoAnswer::passing)
+    connected.unwrap_or_else(|_| Err(NoAnswer::passing(format!("not connected within {within:?}"))))
 }
 
-async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
+async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, NoAnswer> {
     let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await;
-    let stream = stream.map_err(|error| error.to_string())?;
+    let stream = stream.map_err(|error| NoAnswer::passing(error.to_string()))?;
     let _ = stream.set_nodelay(true);
     if !endpoint.is_tls {
         return Ok(Box::new(stream));
     }
     // The files are read for each connection, because they may be renewed.
-    let connector = tls.read().map_err(|fault| fault.to_string())?;
+    let connector = tls.read().map_err(|fault| NoAnswer::passing(fault.to_string()))?;
     let stream = connector.connect(&endpoint.host, stream).await;
-    let stream = stream.map_err(|error| explain(&error))?;
+    let stream = stream.map_err(|error| NoAnswer::passing(explain(&error)))?;
     Ok(Box::new(stream))
 }
 
@@ -376,7 +376,7 @@ impl<S: Session> Line<S> {
         if let Some(cluster) = &self.cluster {
             let found = session.read(slice::from_ref(&cluster.key)).await?;
             let text = found.first().and_then(Option::as_deref);
-            cluster.check(text).map_err(NoAnswer::foreign)?;
+            cluster.check(text)?;
         }
         Ok(session)
     }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use question::Question;
-use snowbank_tls::ClientFiles;
+use snowbank_tls::{ClientFiles, FileFault};
 use snowbank_wire::Info;
 use snowbank_wire::address::Address;
 
@@ -45,7 +45,50 @@ pub struct Answer {
     /// The address that was asked.
     pub address: String,
     /// The peer's description of itself, or the reason why there is none.
-    pub result: Result<Info, String>,
+    pub result: Result<Info, Unanswered>,
+}
+
+/// The reason why a peer gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The name was not resolved within this time.
+    #[error("cannot resolve {0:?} within {1:?}")]
+    UnresolvedWithin(String, Duration),
+    /// The name cannot be resolved, for this reason.
+    #[error("cannot resolve {0:?}: {1}")]
+    Unresolved(String, String),
+    /// No connection could be made.
+    #[error("cannot reach it: {0}")]
+    Unreachable(String),
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Files(#[from] FileFault),
+    /// No answer came within this time.
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    /// The connection broke.
+    #[error("lost the connection: {0}")]
+    Lost(String),
+    /// The peer closed the connection.
+    #[error("it closed the connection")]
+    Closed,
+    /// The peer refused to answer.
+    #[error("it refused: {code}: {message}")]
+    Refused {
+        /// The name of the error code.
+        code: &'static str,
+        /// The peer's reason.
+        message: String,
+    },
+    /// The answer is none of Snowbank's protocol.
+    #[error("it does not speak Snowbank's protocol: {0}")]
+    Foreign(String),
+    /// The token is too long for a request.
+    #[error("{0}")]
+    Token(String),
+    /// The peer's INFO cannot be read.
+    #[error("{0}")]
+    Info(String),
 }
 
 /// Asks all peers at the same time, except those at `skipped` addresses. Resolving names and asking
@@ -67,7 +110,7 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
         let question = question(access, place, &address);
         tasks.spawn(async move {
             let answer = timeout(within, question.ask()).await;
-            let result = answer.unwrap_or_else(|_| Err(format!("no answer within {within:?}")));
+            let result = answer.unwrap_or(Err(Unanswered::Late(within)));
             (place, address, result)
         });
     }
@@ -106,7 +149,7 @@ fn question(access: &PeerAccess, place: usize, address: &Address) -> Question {
 async fn resolve_all(
     addresses: &[Address],
     wait: Duration,
-) -> Vec<(usize, Address, Result<Vec<Address>, String>)> {
+) -> Vec<(usize, Address, Result<Vec<Address>, Unanswered>)> {
     let mut tasks = JoinSet::new();
     for (place, address) in addresses.iter().cloned().enumerate() {
         tasks.spawn(async move {
@@ -119,7 +162,7 @@ async fn resolve_all(
     found
 }
 
-async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, String> {
+async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Unanswered> {
     let (host, port) = match address {
         Address::Tcp { host, port } | Address::Tls { host, port } if host.parse::<IpAddr>().is_err() => {
             (host, port)
@@ -127,8 +170,8 @@ async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Stri
         _ => return Ok(vec![address.clone()]),
     };
     let found = timeout(wait, lookup_host((host.as_str(), *port))).await;
-    let found = found.map_err(|_| format!("cannot resolve {host:?} within {wait:?}"))?;
-    let found = found.map_err(|error| format!("cannot resolve {host:?}: {error}"))?;
+    let found = found.map_err(|_| Unanswered::UnresolvedWithin(host.clone(), wait))?;
+    let found = found.map_err(|error| Unanswered::Unresolved(host.clone(), error.to_string()))?;
     let mut found: Vec<SocketAddr> = found.collect();
     found.sort_unstable();
     found.dedup();
@@ -155,7 +198,7 @@ fn socket_address(address: &Address) -> Option<SocketAddr> {
 /// Returns the answers in the order of the configured addresses, each daemon once. A name may have
 /// IPv4 and IPv6 addresses, and its daemon may listen on only one of them. So an address that does
 /// not answer is left out if an address of the other family answers.
-fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
+fn distinct(mut all: Vec<(usize, Address, Result<Info, Unanswered>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     // The index of each configured address that answered, and whether it answered over IPv6.
     let mut answered = Vec::new();
@@ -181,16 +224,16 @@ fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer>
 mod tests {
     use super::*;
 
-    fn answer(place: usize, address: &str, instance: Option<&str>) -> (usize, Address, Result<Info, String>) {
+    fn answer(
+        place: usize,
+        address: &str,
+        instance: Option<&str>,
+    ) -> (usize, Address, Result<Info, Unanswered>) {
         let described = |name| {
             let json = format!(r#"{{"protocol":1,"max_count":5,"instance":"{name}","sources":[]}}"#);
             Info::from_json(json.as_bytes()).expect("right JSON")
         };
-        (
-            place,
-            address.parse().expect("an address"),
-            instance.map(described).ok_or_else(|| "silent".to_owned()),
-        )
+        (place, address.parse().expect("an address"), instance.map(described).ok_or(Unanswered::Closed))
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::Unanswered;
 use snowbank_tls::ClientFiles;
 use snowbank_wire::address::Address;
 use snowbank_wire::collect::{InfoCollector, Progress};
@@ -25,14 +26,14 @@ pub(super) struct Question {
 
 impl Question {
     /// Connects and asks, without a time limit.
-    pub(super) async fn ask(&self) -> Result<Info, String> {
+    pub(super) async fn ask(&self) -> Result<Info, Unanswered> {
         match &self.address {
             Address::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 self.converse(stream.map_err(unreachable)?).await
             }
             Address::Tls { host, port } => {
-                let connector = self.tls.read().map_err(|fault| fault.to_string())?;
+                let connector = self.tls.read()?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
                 self.converse(connector.connect(host, stream).await.map_err(unreachable)?).await
             }
@@ -40,10 +41,10 @@ impl Question {
         }
     }
 
-    async fn converse(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<Info, String> {
+    async fn converse(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<Info, Unanswered> {
         let mut out = Vec::new();
         let hello = Hello { version: VERSION, token: &self.token };
-        request::encode_hello(&mut out, TAG, &hello).map_err(|error| error.to_string())?;
+        request::encode_hello(&mut out, TAG, &hello).map_err(|error| Unanswered::Token(error.to_string()))?;
         request::encode_info(&mut out, TAG);
         stream.write_all(&out).await.map_err(lost)?;
         stream.flush().await.map_err(lost)?;
@@ -53,7 +54,7 @@ impl Question {
             let (frame, consumed) = match reply::parse(&input) {
                 Parsed::Incomplete => {
                     if stream.read_buf(&mut input).await.map_err(lost)? == 0 {
-                        return Err(String::from("it closed the connection"));
+                        return Err(Unanswered::Closed);
                     }
                     continue;
                 }
@@ -69,27 +70,27 @@ impl Question {
             };
             input.drain(..consumed);
             if progress == Progress::Done {
-                return info.finish().map_err(|bad| bad.to_string());
+                return info.finish().map_err(|bad| Unanswered::Info(bad.to_string()));
             }
         }
     }
 }
 
-fn refused(error: &ErrorReply<'_>) -> String {
+fn refused(error: &ErrorReply<'_>) -> Unanswered {
     let code = ErrorCode::from_u16(error.code).map_or("an unknown code", ErrorCode::name);
-    format!("it refused: {code}: {}", one_line(&String::from_utf8_lossy(error.message)))
+    Unanswered::Refused { code, message: one_line(&String::from_utf8_lossy(error.message)) }
 }
 
-fn foreign(reason: &dyn std::fmt::Display) -> String {
-    format!("it does not speak Snowbank's protocol: {reason}")
+fn foreign(reason: &dyn std::fmt::Display) -> Unanswered {
+    Unanswered::Foreign(reason.to_string())
 }
 
-fn unreachable(error: io::Error) -> String {
-    format!("cannot reach it: {}", explain(&error))
+fn unreachable(error: io::Error) -> Unanswered {
+    Unanswered::Unreachable(explain(&error))
 }
 
-fn lost(error: io::Error) -> String {
-    format!("lost the connection: {}", explain(&error))
+fn lost(error: io::Error) -> Unanswered {
+    Unanswered::Lost(explain(&error))
 }
 
 /// Returns the reason that TLS or the operating system gave.
