@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::daemon::Address;
+use crate::support::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
 use crate::tickets::Ticket;
