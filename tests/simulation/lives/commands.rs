@@ -37,6 +37,8 @@ struct Life {
     process: Option<(Ceilings, Vec<Shard>, Settings)>,
     /// True while writes never end.
     hangs: bool,
+    /// True if a process has ended while the disk hung after a restore, so no record shows it.
+    is_unrecorded: bool,
     /// All IDs handed out, with the name of the ID space or of the counter.
     handed_out: HashSet<(String, u64)>,
     /// The highest number of the counter that any copy of the machine handed out, or to which the
@@ -62,6 +64,7 @@ impl Life {
             locks: directory(),
             process: None,
             hangs: false,
+            is_unrecorded: false,
             handed_out: HashSet::new(),
             highest: 0,
         }
@@ -213,16 +216,20 @@ impl Life {
         {
             ceilings.stop().expect("storage works");
         }
-        self.hangs = false;
+        self.is_unrecorded |= std::mem::take(&mut self.hangs);
     }
 
-    /// Boots the machine, perhaps with a slow clock. The marks are gone.
+    /// Boots the machine, perhaps with a slow clock. The marks are gone. If a mark alone showed a
+    /// restore, the operator sets the counter.
     fn reboot(&mut self) {
         self.end(false);
         self.boots += 1;
         self.locks = directory();
         self.machine.boot_at_us = self.machine.true_us;
         self.machine.wall_offset_us = -[0, 5 * SECOND, 20 * SECOND, 90 * SECOND][self.rng.usize(..4)];
+        if std::mem::take(&mut self.is_unrecorded) {
+            self.set_counter();
+        }
     }
 
     fn step(&mut self) {
