@@ -142,6 +142,20 @@ fn two_restores_in_a_row_repeat_nothing() {
     seeds::run(1_000, |seed| drop(live_in(World::restored_twice(seed), 2 * STEPS)));
 }
 
+/// A daemon is killed, another takes its worker ID, and a restore loses that. The settings change,
+/// and syncs are slow.
+#[test]
+fn a_worker_id_that_changes_hands_repeats_nothing() {
+    let handed_out = AtomicU64::new(0);
+    let seeds = seeds::run(1_000, |seed| {
+        let world = live_in(World::contested(seed), STEPS);
+        handed_out.fetch_add(world.handed_out.len() as u64, Ordering::Relaxed);
+    });
+    let handed_out = handed_out.into_inner();
+    eprintln!("{handed_out} IDs in {seeds} fleets");
+    assert!(seeds < 50 || handed_out > 10 * seeds, "{handed_out} IDs in {seeds} fleets");
+}
+
 #[test]
 fn a_large_fleet_repeats_nothing() {
     let (machines, numbers, steps) = LARGE;

@@ -24,12 +24,13 @@ pub(crate) struct Process {
     pub(crate) link: Link,
     pub(crate) disk: SlowDisk,
     pub(crate) sources: Vec<Begin>,
+    pub(crate) has_checked: bool,
 }
 
 impl World {
     /// Saves a machine's memory, and switches the machine off. Then the machine boots.
     pub(crate) fn save(&mut self, at: usize) {
-        let Daemon { machine, member, link, disk, sources, .. } = self.daemons.swap_remove(at);
+        let Daemon { machine, member, link, disk, sources, has_checked, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
         let begin = |Served { source, workers, fleet, .. }: Served| Begin {
             workers,
@@ -37,7 +38,8 @@ impl World {
             covered: fleet,
             losses: source.grant().generation(),
         };
-        let process = Process { member, link, disk, sources: sources.into_iter().map(begin).collect() };
+        let sources = sources.into_iter().map(begin).collect();
+        let process = Process { member, link, disk, sources, has_checked };
         // The process may have been killed just before the save.
         let process = Some(process).filter(|_| self.rng.bool());
         // All copies get the same new boot identity, so their kernels look the same.
@@ -55,8 +57,9 @@ impl World {
         let Saved { machine, process, .. } = saved.clone();
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
-        let Some(Process { member, link, disk, sources }) = process else { return };
+        let Some(Process { member, link, disk, sources, has_checked }) = process else { return };
         let mut daemon = self.daemon(machine, member, (link, disk), sources);
+        daemon.has_checked = has_checked;
         for served in &mut daemon.sources {
             served.source.grant().revoke();
             served.is_copy = true;

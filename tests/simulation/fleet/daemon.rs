@@ -27,6 +27,8 @@ pub(crate) struct Daemon {
     pub(crate) wall: Arc<Wall>,
     /// The write to the coordinator that the daemon has not started yet.
     pub(crate) pending: Option<Write>,
+    /// True once the daemon has checked its keys. The keeper's thread sends a check before any raise.
+    pub(crate) has_checked: bool,
 }
 
 impl Daemon {
@@ -153,7 +155,7 @@ impl World {
         }
         let link = self.link.another();
         let notes = self.machines[machine].read_notes();
-        let disk = SlowDisk::with(link.clone(), notes.clone());
+        let disk = SlowDisk::with(link.clone(), notes.clone(), self.machines[machine].sync_time);
         let notes = notes.kept_in(Some(Arc::new(disk.clone())));
         // The process of the last try either still waits, or was killed.
         let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
@@ -275,7 +277,7 @@ impl World {
         }
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
-        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None }
+        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None, has_checked: false }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -313,26 +315,26 @@ impl World {
         // The write that reports a loss always arrives. Until this write, the daemon counts as a
         // daemon that has not asked the coordinator yet.
         let lost_writes = self.link.server().lost_writes;
-        self.link.server().is_reliable = lost_writes;
+        self.link.server().is_reliable |= lost_writes;
         let daemon = &mut self.daemons[at];
         let pending = daemon.pending.take();
         // A job may begin right before a poll is due.
         let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
-        daemon.link.idle(if pending.is_some() { part } else { 1.0 });
-        let raised = match &pending {
-            Some(write) => {
-                let mut bounds = Vec::new();
-                for &(source, ceiling) in &write.ceilings {
-                    let id_bound = daemon.sources[source].source.numbering().id_bound(ceiling);
-                    bounds.push(Bound { source, id_bound });
-                }
-                daemon.member.raise(&bounds, write.generation, clocks)
+        let checks = pending.is_none() || !daemon.has_checked;
+        daemon.has_checked = true;
+        daemon.link.idle(if checks { 1.0 } else { part });
+        let mut done = if checks { daemon.member.check(clocks) } else { Ok(()) };
+        if let (Some(write), Ok(()) | Err(FleetError::NoAnswer(_))) = (&pending, &done) {
+            let mut bounds = Vec::new();
+            for &(source, ceiling) in &write.ceilings {
+                let id_bound = daemon.sources[source].source.numbering().id_bound(ceiling);
+                bounds.push(Bound { source, id_bound });
             }
-            None => daemon.member.check(clocks),
-        };
+            done = daemon.member.raise(&bounds, write.generation, clocks);
+        }
         self.machines[daemon.machine].disk.notes = daemon.disk.durable();
         self.link.server().is_reliable = false;
-        let result = match raised {
+        let result = match done {
             Ok(()) => Ok(()),
             Err(FleetError::NoAnswer(answer)) => Err(answer.reason),
             Err(_) => {

@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     /// The settings of the machine's daemon.
     pub(crate) horizon: Duration,
     pub(crate) max_ahead: Duration,
+    /// The time that a sync of the machine's disk takes.
+    pub(crate) sync_time: Duration,
     /// True if the machine's sources are configured for the turned layouts.
     pub(crate) is_turned: bool,
     /// The earlier tries of a daemon that still waits for a worker ID.

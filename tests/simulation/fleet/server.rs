@@ -33,8 +33,6 @@ pub(crate) struct Server {
     cut_off: u32,
     /// The time that each message takes.
     answer_time: Duration,
-    /// The time that each sync of a daemon's disk takes.
-    pub(crate) sync_time: Duration,
     /// The longest time in which a daemon so far would have noticed a restore.
     noticed_within: Duration,
     /// Writes in flight.
@@ -52,7 +50,6 @@ impl Server {
     pub(crate) fn new(reads_lag: bool, mut rng: fastrand::Rng) -> Server {
         Server {
             answer_time: Duration::from_millis(rng.u64(..300)),
-            sync_time: Duration::from_millis(rng.u64(..4_500)),
             noticed_within: Duration::ZERO,
             reads_lag,
             keys: Keys::new(),
@@ -302,6 +299,7 @@ impl Coordinator for Link {
 #[derive(Clone)]
 pub(crate) struct SlowDisk {
     link: Link,
+    sync_time: Duration,
     writing: Arc<Mutex<Writing>>,
 }
 
@@ -313,9 +311,9 @@ struct Writing {
 }
 
 impl SlowDisk {
-    /// Returns a disk with these notes.
-    pub(crate) fn with(link: Link, durable: Notes) -> SlowDisk {
-        SlowDisk { link, writing: Arc::new(Mutex::new(Writing { durable, last: None })) }
+    /// Returns a disk with these notes, whose syncs take this long.
+    pub(crate) fn with(link: Link, durable: Notes, sync_time: Duration) -> SlowDisk {
+        SlowDisk { link, sync_time, writing: Arc::new(Mutex::new(Writing { durable, last: None })) }
     }
 
     /// Returns the notes that are durable by now.
@@ -338,8 +336,7 @@ impl fmt::Debug for SlowDisk {
 impl NoteStore for SlowDisk {
     fn begin(&self, notes: Notes) {
         self.durable();
-        let sync_time = self.link.server().sync_time;
-        let at = self.link.times().now + sync_time;
+        let at = self.link.times().now + self.sync_time;
         let mut writing = self.writing.lock().expect("one thread");
         // A write that is under way is not begun again.
         let at = writing.last.as_ref().map_or(at, |(before, _)| at.max(*before));

@@ -1,6 +1,7 @@
 //! The world of the daemons, and its events.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_fleet::{FleetLimits, Marker, NUMBERS_MAX, Notes, NumberKey, Paths, Swap};
@@ -55,6 +56,10 @@ pub(crate) struct World {
     pub(crate) goes_back_twice: bool,
     /// True from the first restore until the second restore.
     is_between_restores: bool,
+    /// True if daemons often take the worker IDs of others, and restores lose that.
+    changes_hands: bool,
+    /// True while a scenario runs in which the coordinator always answers.
+    is_answering: bool,
 }
 
 impl World {
@@ -74,14 +79,17 @@ impl World {
             let count = if index % 4 == 3 { 1 } else { workers_each };
             WorkerSet::from_list(first..first + count).expect("a set")
         };
-        let machine = |index: usize| Machine {
+        let mut sync_time = || Duration::from_millis(if rng.bool() { 0 } else { rng.u64(..4_500) });
+        let mut machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
             horizon: HORIZON,
             max_ahead: MAX_AHEAD,
             given: (index % 4 > 1).then(|| given(index)),
+            sync_time: sync_time(),
             ..Machine::default()
         };
+        let machines_before: Vec<Machine> = (0..machines).map(&mut machine).collect();
         let mut world = World {
             seed,
             sources_each: 1 + seed as usize / 2 % 2,
@@ -94,7 +102,7 @@ impl World {
             link: Link::to(server),
             true_us: 1_800_000_000 * SECOND,
             machines_max: machines + 6,
-            machines: (0..machines).map(machine).collect(),
+            machines: machines_before,
             daemons: Vec::new(),
             starting: Vec::new(),
             lives: 0,
@@ -106,6 +114,8 @@ impl World {
             may_go_back: seed.is_multiple_of(3),
             goes_back_twice: false,
             is_between_restores: false,
+            changes_hands: false,
+            is_answering: false,
             rng,
         };
         world.prepare();
@@ -120,6 +130,12 @@ impl World {
     /// Makes a small fleet whose coordinator is restored twice in a row.
     pub(crate) fn restored_twice(seed: u64) -> World {
         World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
+    }
+
+    /// Makes a small fleet with worker IDs for one daemon. They change hands often, and restores of
+    /// the coordinator lose that.
+    pub(crate) fn contested(seed: u64) -> World {
+        World { may_go_back: true, changes_hands: true, ..World::of(seed, 4, 1) }
     }
 
     /// Prepares the coordinator, as an operator does who knows the highest ID that was handed out.
@@ -160,6 +176,16 @@ impl World {
         self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
         match self.rng.u8(..100) {
             0 if self.goes_back_twice && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
+            event @ 0..8 if self.changes_hands && is_there => {
+                self.is_answering = true;
+                if event < 4 {
+                    self.take_over(at)
+                } else {
+                    self.lose_raises(at)
+                }
+                self.is_answering = false;
+                self.link.server().is_reliable = false;
+            }
             0 if self.may_go_back && is_there && self.rng.bool() => self.take_over(at),
             0 if self.may_go_back && is_there => self.lose_raises(at),
             1..5 if self.is_between_restores => self.go_back_again(),
@@ -209,7 +235,10 @@ impl World {
 
     /// Makes the next calls to the coordinator come from this machine.
     pub(crate) fn call_from(&self, machine: usize) {
-        self.link.server().is_cut_off = self.machines[machine].cut_off_until_us > self.true_us;
+        let mut server = self.link.server();
+        server.is_cut_off = !self.is_answering && self.machines[machine].cut_off_until_us > self.true_us;
+        server.is_away &= !self.is_answering;
+        server.is_reliable = self.is_answering;
     }
 
     /// Saves the coordinator's keys, or restores the saved keys. The same keys may be restored
@@ -265,7 +294,7 @@ impl World {
     fn take_over(&mut self, at: usize) {
         let killed = self.daemons.swap_remove(at);
         let until_us = killed.until_us();
-        let most = if self.rng.bool() { 1 } else { 3 };
+        let most = if self.is_answering || self.rng.bool() { 1 } else { 3 };
         let near_us = self.rng.i64(0..=most * MAX_AHEAD.as_micros() as i64);
         self.true_us = self.true_us.max(until_us - near_us);
         self.backup = Some(self.link.server().keys.clone());
@@ -286,7 +315,8 @@ impl World {
             }
         }
         self.go_back();
-        self.true_us += self.rng.i64(0..8 * SECOND);
+        let longest_us = if self.is_answering { SECOND } else { 8 * SECOND };
+        self.true_us += self.rng.i64(0..longest_us);
         if let Some(at) = of(self) {
             self.write_to_fleet(at, self.now(&self.daemons[at]));
         }
