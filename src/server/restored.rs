@@ -56,7 +56,9 @@ impl Life {
     /// Returns true if a restore was reported since, or the clocks jumped.
     pub(crate) fn is_over(&self) -> bool {
         let offset_us = os_clock::read().offset_us();
+        // An odd count: the report of a restore was under way at the beginning.
         self.reported.load(Ordering::Acquire) != self.restores
+            || !self.restores.is_multiple_of(2)
             || clock::has_jumped(self.began.offset_us(), offset_us)
     }
 }

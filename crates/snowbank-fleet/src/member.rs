@@ -323,10 +323,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         result
     }
 
-    /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, the
-    /// loss of one of their numbers ends no daemon.
+    /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, or
+    /// [`record_serving`](Member::record_serving) is called, the loss of one of their numbers ends no
+    /// daemon.
     pub fn begin_start(&mut self, sources: impl IntoIterator<Item = usize>) {
         self.idle.extend(sources);
+    }
+
+    /// Records that this source serves, although it had nothing of the fleet to check at its start.
+    pub fn record_serving(&mut self, source: usize) {
+        self.idle.retain(|&index| index != source);
     }
 
     /// Returns the loss that a call has found, whichever sources the call was for. If there is one,
@@ -372,6 +378,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
+        }
+        // What only started may be lost: the daemon's other sources go on.
+        if sources.iter().all(|index| self.idle.contains(index)) {
+            return self.tried(confirmed);
         }
         self.ended(confirmed)
     }

@@ -104,6 +104,10 @@ impl DiskStore {
     pub fn begin(&mut self, beginning: Beginning, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let Beginning { sources, ceilings, retired, let_go, unknown, id_minus_boot_us } = beginning;
         let before = (self.sources.clone(), self.retired.clone(), self.let_go.clone());
+        // A source that was removed while the disk hung may not have ended here. It has its worker
+        // IDs or its counter again, at or above its old bound, and this record would soon be stale.
+        let begins = |record: &Record| sources.iter().any(|(_, begun)| begun.key() == record.key());
+        self.sources.retain(|_, record| !begins(record));
         self.sources.extend(sources);
         let retire = |record| Record { retired: true, ..record };
         self.retired = retired.into_iter().map(retire).collect();

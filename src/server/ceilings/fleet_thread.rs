@@ -202,11 +202,15 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             reply.send(());
             return None;
         }
-        Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
-            Ok(range) => Done::Ranged(wanted, Ok(range)),
-            Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
-            Err(loss) => lost(&loss),
-        },
+        Job::Range(wanted) => {
+            // A counter may have started while the coordinator was silent, without a number to check.
+            member.record_serving(wanted.source);
+            match member.take_range(wanted.source, wanted.count, wanted.generation) {
+                Ok(range) => Done::Ranged(wanted, Ok(range)),
+                Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
+                Err(loss) => lost(&loss),
+            }
+        }
         Job::Confirm(sources, clocks, reply) => {
             reply.send(member.confirm(&sources, clocks).map_err(FleetError::reason));
             return None;

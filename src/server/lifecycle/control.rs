@@ -578,7 +578,8 @@ impl Control {
         if let Err(reason) = ended.end(self.writers()) {
             tracing::warn!("a start ended as after a kill: {reason}");
         }
-        if let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) {
+        let has_joined = sources.iter().any(|&index| self.is_of_fleet(&self.supplies[index].settings));
+        if let Some(fleet) = self.fleet().filter(|_| has_joined) {
             let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::GiveUp(sources.to_vec(), reply));
         }
     }

@@ -89,7 +89,10 @@ impl Ranges {
         let is_low = self.reservation.is_due_with(there.total());
         let more = self.reservation.for_one_refused(there.next);
         let larger = if is_met { (there.next + more).min(RESERVATION_MAX) } else { 0 };
-        (is_low || is_met || waiting > there.largest()).then_some(size.max(waiting).max(larger))
+        // Nothing waits at a counter that has ended, but another daemon may have given numbers back.
+        let is_out = source.has_last_range() && there.total() == 0;
+        let asks = is_low || is_met || is_out || waiting > there.largest();
+        asks.then_some(size.max(waiting).max(larger).max(1))
     }
 
     /// Returns the pause until the next poll.

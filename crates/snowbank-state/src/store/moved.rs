@@ -48,7 +48,8 @@ impl Export {
         let format = head.snowbank_state_format;
         let least_reader = head.least_reader.unwrap_or(format);
         FORM.may_read(Form { format, least_reader }).map_err(unusable)?;
-        found["least_reader"] = least_reader.into();
+        let fields = found.as_object_mut().ok_or_else(|| not_an_export("it is no JSON object"))?;
+        fields.insert("least_reader".to_owned(), least_reader.into());
         // An import leaves the export as it is, so it may lack fields that nothing depends on. This is
         // the way back to an older program.
         let export = form::read::<Export>(&found).map_err(not_an_export)?.to_read();

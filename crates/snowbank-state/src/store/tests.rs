@@ -334,6 +334,26 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
     assert_eq!(last.id_bound, end.id_bound, "the source handed out IDs up to here");
 }
 
+/// The disk hung while a source was removed, so its end did not reach the store. The source is added
+/// again, counts on and is removed.
+#[test]
+fn a_record_of_a_source_that_never_ended_replaces_no_later_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = StateDir::lock(directory.path()).unwrap();
+    let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
+    let five = assigned("5", 0).numbering;
+    for index in [0, 1] {
+        let sources = vec![(index, assigned("5", 0))];
+        store.begin(Beginning { sources, ..Beginning::default() }, 0).unwrap();
+    }
+    store.raise(&[(1, at(&five, 4_000))], 0).unwrap();
+    let end = left(&five, at(&five, 4_000))[0];
+    store.end(&[Left { source: 1, ..end }], 0).unwrap();
+    store.trim(&[], 0).unwrap();
+    let [stored] = &read(directory.path()).unwrap()[..] else { panic!("one record for one worker ID") };
+    assert_eq!(stored.id_bound, end.id_bound);
+}
+
 #[test]
 fn a_source_without_its_fleet_starts_above_assigned_bounds() {
     let given = numbering("twitter", "5");
