@@ -31,6 +31,7 @@ fn print(samples: &Samples, figure: Figure, is_openmetrics: bool, out: &mut Stri
     let stem = metric.trim_end_matches("_total");
     let kind = figure.kind();
     if is_openmetrics {
+        let means = means.replace('"', "\\\"");
         writeln!(out, "# HELP {stem} {means}\n# TYPE {stem} {kind}")?;
         let unit = stem.rsplit('_').next().filter(|unit| ["seconds", "bytes"].contains(unit));
         unit.map_or(Ok(()), |unit| writeln!(out, "# UNIT {stem} {unit}"))?;

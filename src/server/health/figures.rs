@@ -250,8 +250,12 @@ impl Figure {
         }
     }
 
-    /// Returns true if the figure only grows from the daemon's start on.
+    /// Returns true if the figure only grows from the daemon's start on, and its growth is of use. Of
+    /// an identity's IDs from each source it is not, and there may be a thousand for each identity.
     pub(crate) fn grows(self) -> bool {
+        if self == Figure::IdentityIds {
+            return false;
+        }
         let others = matches!(self, Figure::Durations | Figure::UptimeS | Figure::IdentityRequests);
         others || self.row().metric.ends_with("_total")
     }

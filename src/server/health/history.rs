@@ -25,9 +25,9 @@ pub(crate) struct History {
     /// The counters at the end of the last point. At the daemon's start, all counters are 0.
     #[serde(skip)]
     before: Samples,
-    /// The names of the sources whose rates each point has.
+    /// The indices of the sources whose rates each point has.
     #[serde(skip)]
-    order: Vec<String>,
+    order: Vec<usize>,
 }
 
 /// The rates and latencies of half a minute.
@@ -47,8 +47,8 @@ struct Point {
 
 impl Point {
     /// Puts the rates of sources into the order `after`, once a reload has added or removed sources.
-    fn reorder(&mut self, before: &[String], after: &[String]) {
-        let rate_of = |name| before.iter().position(|of| of == name).map_or(0.0, |at| self.ids[at]);
+    fn reorder(&mut self, before: &[usize], after: &[usize]) {
+        let rate_of = |index| before.iter().position(|of| of == index).map_or(0.0, |at| self.ids[at]);
         self.ids = after.iter().map(rate_of).collect();
     }
 }
@@ -62,7 +62,7 @@ impl History {
         }
         let since = now.since(&self.before);
         self.before = now.since(&Samples::default());
-        let order: Vec<String> = now.sources().map(|source| source.name.clone()).collect();
+        let order: Vec<usize> = now.sources().map(|source| source.index).collect();
         if order != self.order {
             let before = std::mem::replace(&mut self.order, order);
             self.points.iter_mut().for_each(|point| point.reorder(&before, &self.order));

@@ -174,7 +174,7 @@ impl Common {
 
     fn source_samples(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> Subject {
         let source = &supply.source;
-        let mut samples = Subject::new(Group::Source, supply.name());
+        let mut samples = Subject { index, ..Subject::new(Group::Source, supply.name()) };
         let sum = |counter: fn(&SourceCounters) -> &Counter| {
             self.metrics.sum(|shard| counter(&shard.sources[index]).get())
         };

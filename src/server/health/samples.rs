@@ -23,12 +23,19 @@ pub(crate) struct Subject {
     pub(crate) group: Group,
     /// The name. Empty: the daemon.
     pub(crate) name: String,
+    /// The index of a source's counters, which it keeps under another name. 0: no source.
+    pub(crate) index: usize,
     pub(crate) samples: Vec<Sample>,
 }
 
 impl Subject {
     pub(crate) fn new(group: Group, name: &str) -> Self {
-        Subject { group, name: name.to_owned(), samples: Vec::new() }
+        Subject { group, name: name.to_owned(), index: 0, samples: Vec::new() }
+    }
+
+    /// Returns what tells the subject from all others, also after a reload.
+    fn key(&self) -> (Group, usize, &str) {
+        (self.group, self.index, if self.group == Group::Source { "" } else { &self.name })
     }
 
     pub(crate) fn put(&mut self, figure: Figure, value: impl Into<Value>) -> &mut Self {
@@ -166,10 +173,10 @@ impl Samples {
     /// Returns only the figures that grow, as differences from an earlier moment. All subjects are
     /// in their order. A count that is lower than before began at 0 in between.
     pub(crate) fn since(&self, then: &Samples) -> Samples {
-        let then: HashMap<_, _> = then.subjects().map(|of| ((of.group, of.name.as_str()), of)).collect();
+        let then: HashMap<_, _> = then.subjects().map(|of| (of.key(), of)).collect();
         let difference = |now: &Subject| {
-            let then = then.get(&(now.group, now.name.as_str()));
-            let mut grown = Subject::new(now.group, &now.name);
+            let then = then.get(&now.key());
+            let mut grown = Subject { index: now.index, ..Subject::new(now.group, &now.name) };
             for sample in now.samples.iter().filter(|sample| sample.figure.grows()) {
                 let Sample { figure, labels, value } = sample;
                 let is_same = |then: &&Sample| then.figure == *figure && then.labels == *labels;
