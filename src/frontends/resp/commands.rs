@@ -201,8 +201,7 @@ impl Resp {
         Ok(())
     }
 
-    /// Answers the whole requests behind a wrong token. None of them is granted, but the client
-    /// awaits a reply to each.
+    /// Refuses the request behind a wrong token. It is never granted, but the client awaits a reply.
     #[cold]
     pub(super) fn answer_denied(
         &mut self,
@@ -210,29 +209,31 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let mut array = Vec::new();
-        let mut at = 0;
-        loop {
-            let rest = &bytes[at..];
-            let mut arguments = Arguments::NONE;
-            let parsed = if parse::is_inline(rest) {
-                parse::inline(rest).and_then(|(size, words)| {
+        let array;
+        let mut arguments = Arguments::NONE;
+        let parsed = if parse::is_inline(bytes) {
+            match parse::inline(bytes) {
+                Ok((size, words)) => {
                     array = words;
                     parse::array(&array, &mut arguments).map(|_| size)
-                })
-            } else {
-                parse::parse(rest, &mut arguments)
-            };
-            match parsed {
-                Ok(size) => at += size,
-                Err(Miss::Incomplete) if at == 0 => return Step::Incomplete,
-                Err(_) if at > 0 => return Step::Answered { consumed: at, error: None },
-                Err(_) => return Step::Close { error: None },
+                }
+                Err(miss) => Err(miss),
             }
-            if let Reply::Last(None) = self.answer_any(&arguments, conditions, out) {
-                return Step::Close { error: None };
-            }
+        } else {
+            parse::parse(bytes, &mut arguments)
+        };
+        let consumed = match parsed {
+            Ok(consumed) => consumed,
+            Err(Miss::Incomplete) => return Step::Incomplete,
+            Err(_) => return Step::Close { error: None },
+        };
+        match self.answer_any(&arguments, conditions, out) {
+            Reply::Last(None) => return Step::Close { error: None },
+            // A reload has just ended the need of a token.
+            Reply::Ids(..) => encode::error(out, NOAUTH),
+            _ => {}
         }
+        Step::Denied { consumed }
     }
 
     /// Answers requests that concern the connection or the server.

@@ -101,9 +101,10 @@ impl<F: FrontEnd> Exchange<F> {
                 }
                 Step::Denied { consumed } => {
                     at += consumed;
-                    self.is_denied = true;
                     turn.thread.counters.record_other(F::PROTOCOL, Some(ErrorCode::Unauthorized));
-                    break close(turn, peer, Some(ErrorCode::Unauthorized));
+                    if !std::mem::replace(&mut self.is_denied, true) {
+                        break close(turn, peer, Some(ErrorCode::Unauthorized));
+                    }
                 }
                 Step::Close { error } => {
                     if error.is_some() || turn.state.output.len() > answered {

@@ -50,13 +50,16 @@ impl<F: FrontEnd> Connection<F> {
             turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
                 Err(_) => {
-                    thread.counters.unauthorized_timeouts.add(1);
+                    thread.counters.unauthorized_timeouts.add(u64::from(!self.exchange.is_denied));
                     "it sent no token within five seconds"
                 }
             },
         };
-        thread.counters.record_closed(CloseReason::Unauthorized);
-        thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        // A refused token is counted and logged when it is refused.
+        if !self.exchange.is_denied {
+            thread.counters.record_closed(CloseReason::Unauthorized);
+            thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        }
         Ok(TurnEnd::End)
     }
 
@@ -98,6 +101,7 @@ impl<F: FrontEnd> Connection<F> {
             self.record_silent();
             self.flush().await?;
             turn = match turn {
+                TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => return Ok(()),
                 TurnEnd::Done => {
                     let version = self.member.thread.live_config.borrow().version;
                     match timeout(DENIED_FOR, poll_fn(|cx| self.poll_turn(cx, version))).await {
