@@ -131,7 +131,7 @@ fn a_stop_without_an_id_counts_as_clean() {
         end.unwrap_or_else(|| panic!("no end in:\n{text}")).to_owned()
     };
     for life in ["a first start", "a crash"] {
-        machine.setup("").start().draw_and_stop();
+        machine.setup("").start().stop();
         assert!(machine.shown().clean && end().contains("clean: it handed out nothing"), "{life}: {}", end());
         machine.setup("").start().kill();
         assert!(!machine.shown().clean && end().contains("not clean, as after a crash"), "{life}: {}", end());
