@@ -165,12 +165,15 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
         daemon.stop();
         // A daemon starts during the outage, and waits for the coordinator.
         at.kill();
-        let daemon = machine.start(&toml);
+        let mut daemon = machine.start(&toml);
         daemon.assert_logs("has no numbers yet, and waits for its coordinator");
         daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, NO_CEILING);
         at.run();
         runs.extend(draw_after_an_outage(&daemon));
         assert_rising(&runs);
+        // Although it checked nothing at its start, its polls notice a loss.
+        at.delete(KEY);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     });
 }
 

@@ -165,6 +165,8 @@ fn a_loss_ends_the_daemon_only_if_the_source_serves() {
     store.remove(&key_five().replace("/5", "/6"));
     assert_eq!((daemon.check(clocks(WALL)), daemon.loss()), (Ok(()), None));
     assert!(is_lost(&daemon.settle(&mut taken, clocks(WALL))));
+    assert!(is_lost(&daemon.confirm(&[1], clocks(WALL))), "what it took does not go back");
+    assert_eq!(daemon.loss(), None);
     daemon.give_up(&[1]);
     assert_eq!((daemon.check(clocks(WALL)), daemon.loss()), (Ok(()), None));
     assert_eq!(daemon.notes().of("f", "orders", &space).unwrap().covered, covered);
