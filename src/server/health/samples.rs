@@ -305,8 +305,10 @@ pub(crate) mod tests {
         let since = now.since(&then);
         assert_eq!((since.daemon.measure(UptimeS), since.daemon.count(Open)), (30.0, 0));
         assert_eq!((since.sum(SourceIds), since.sum(SourceRequests)), (40, 0));
+        now.first_source().name = String::from("renamed");
+        assert_eq!(now.since(&then).sum(SourceIds), 40, "a reload gave the source another name");
         now.first_source().set(SourceIds, 3);
-        assert_eq!(now.since(&then).sum(SourceIds), 3, "another source that has the name since");
+        assert_eq!(now.since(&then).sum(SourceIds), 3, "another source that has the counters since");
         assert_eq!(now.since(&Samples::default()).sum(SourceIds), 3);
     }
 }
