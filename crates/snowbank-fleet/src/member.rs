@@ -58,8 +58,8 @@ pub struct Member<C> {
     /// copies of this process's memory.
     new_identity: fn() -> String,
     sources: Vec<Held>,
-    /// The indices of the sources that hand out nothing: they start, until
-    /// [`check_taken`](Member::check_taken) succeeds, or they have ended.
+    /// The indices of the sources that hand out nothing: they start
+    /// ([`begin_start`](Member::begin_start)), or they have ended.
     idle: Vec<usize>,
     /// The first loss of a source that serves.
     lost: Option<FleetError>,
@@ -323,6 +323,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         result
     }
 
+    /// Returns the result of a call for the sources with these indices. If all of them hand out
+    /// nothing, the daemon's other sources go on after their loss.
+    fn concluded<T>(&mut self, sources: &[usize], result: Result<T, FleetError>) -> Result<T, FleetError> {
+        if sources.iter().all(|index| self.idle.contains(index)) {
+            self.tried(result)
+        } else {
+            self.ended(result)
+        }
+    }
+
     /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, or
     /// [`record_serving`](Member::record_serving) is called, the loss of one of their numbers ends no
     /// daemon.
@@ -379,11 +389,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
-        // What only started may be lost: the daemon's other sources go on.
-        if sources.iter().all(|index| self.idle.contains(index)) {
-            return self.tried(confirmed);
-        }
-        self.ended(confirmed)
+        self.concluded(sources, confirmed)
     }
 
     /// Gives back what sources held that have ended, and forgets their keys: each key gets a bound

@@ -50,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // raise the floor before it ends.
             let _ = self.poll_again();
         }
-        if self.idle.contains(&index) { self.tried(taken) } else { self.ended(taken) }
+        self.concluded(&[index], taken)
     }
 
     /// Returns the indices of the sources with a shared counter.

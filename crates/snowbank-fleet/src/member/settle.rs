@@ -82,7 +82,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if self.sources[source].is_claimed {
                 // Another source may run already, and must soon notice a loss.
                 let compared = self.poll_if_due().and_then(|()| self.compare(source));
-                if self.is_idle(source) { self.tried(compared)? } else { self.ended(compared)? }
+                self.concluded(&[self.sources[source].index], compared)?;
             }
         }
         self.idle.clear();
