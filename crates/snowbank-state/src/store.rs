@@ -23,7 +23,7 @@ pub use moved::{Export, export, forget, merge, write};
 pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan};
 pub use record::{Moment, Record};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use self::file::StateFile;
 use super::identity::HostIdentity;
@@ -106,8 +106,8 @@ impl DiskStore {
         let before = (self.sources.clone(), self.retired.clone(), self.let_go.clone());
         // A source that was removed while the disk hung may not have ended here. It has its worker
         // IDs or its counter again, at or above its old bound, and this record would soon be stale.
-        let begins = |record: &Record| sources.iter().any(|(_, begun)| begun.key() == record.key());
-        self.sources.retain(|_, record| !begins(record));
+        let begun: HashSet<String> = sources.iter().map(|(_, record)| record.key()).collect();
+        self.sources.retain(|_, record| !begun.contains(&record.key()));
         self.sources.extend(sources);
         let retire = |record| Record { retired: true, ..record };
         self.retired = retired.into_iter().map(retire).collect();
