@@ -44,23 +44,30 @@ impl<F: FrontEnd> Connection<F> {
         };
         let pending = self.pending.insert(pending);
         let evicted = pending.evicted();
-        let reason = tokio::select! {
+        let is_late = tokio::select! {
             biased;
-            () = evicted => "it sent no token, and a newcomer needed its place",
+            () = evicted => false,
             turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
-                Err(_) => {
-                    thread.counters.unauthorized_timeouts.add(u64::from(!self.exchange.is_denied));
-                    "it sent no token within five seconds"
-                }
+                Err(_) => true,
             },
         };
-        // A refused token is counted and logged when it is refused.
-        if !self.exchange.is_denied {
-            thread.counters.record_closed(CloseReason::Unauthorized);
-            thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        if self.exchange.is_denied {
+            // That was counted and logged when the token was refused.
+        } else if is_late {
+            thread.counters.unauthorized_timeouts.add(1);
+            self.record_unauthorized("it sent no token within five seconds");
+        } else {
+            self.record_unauthorized("it sent no token, and a newcomer needed its place");
         }
         Ok(TurnEnd::End)
+    }
+
+    /// Counts and logs that the daemon closes the connection, because the client sent no token.
+    fn record_unauthorized(&self, reason: &str) {
+        let thread = &self.member.thread;
+        thread.counters.record_closed(CloseReason::Unauthorized);
+        thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
     }
 
     /// If the client has sent its token, frees the place among the pending connections and returns
@@ -80,10 +87,7 @@ impl<F: FrontEnd> Connection<F> {
             }
             // The client has sent more bytes than a message with a token has.
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => {
-                let thread = &self.member.thread;
-                thread.counters.record_closed(CloseReason::Unauthorized);
-                let reason = "it sent more bytes than a message with a token has";
-                thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+                self.record_unauthorized("it sent more bytes than a message with a token has");
                 *turn = TurnEnd::End;
             }
             _ => {}
