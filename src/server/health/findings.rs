@@ -12,7 +12,8 @@ use crate::amounts::{counted, seconds};
 use crate::config::Grouped;
 
 /// If at least this share of a source's requests is refused with `exhausted`, there is a finding.
-/// Refusals for another reason have a finding of their own. At this share, one request in 10,000 fails if clients try twice, and nobody notices.
+/// Refusals for another reason have a finding of their own. At this share, one request in 10,000
+/// fails if clients try twice, and nobody notices.
 const REFUSED_SHARE: f64 = 0.01;
 /// If at least this share of a source's requests is refused, alerts page somebody. At this share,
 /// one request in a hundred fails if clients try twice.
