@@ -98,6 +98,32 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     assert_eq!(counted, requests, "the request of the reset connection was answered");
 }
 
+/// The clients are busy, so their turns read the most that a turn may read.
+#[test]
+fn at_most_9_kib_are_read_behind_a_request_that_waits() {
+    const CLIENTS: usize = 4;
+    let setup = Setup::configured("shards = 1\n[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]);
+    let daemon = setup.admin().start();
+    let pings = wire::ping(1, &[7; 4]).repeat(1_000);
+    let waits = Ask::of(200).wait_ms(60_000).bytes();
+    let sent = [&*pings, &waits, &pings].concat();
+    let mut wires: Vec<Wire> = (0..CLIENTS).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(Wire::assert_open);
+    let before = sample(&scrape(&daemon), "snowbank_received_bytes_total");
+    // All bytes are there before the daemon reads the first.
+    daemon.stand_still();
+    wires.iter_mut().for_each(|wire| wire.send(&sent));
+    daemon.signal(Signal::CONT);
+    let samples = poll("requests that wait", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_waiting_requests{source=\"default\"}") == CLIENTS as f64)
+            .then_some(samples)
+    });
+    let read = sample(&samples, "snowbank_received_bytes_total") - before;
+    let behind = read / CLIENTS as f64 - (pings.len() + waits.len()) as f64;
+    assert!(behind <= 9.0 * 1_024.0, "{behind} bytes behind a request that waits");
+}
+
 #[test]
 fn a_frame_that_comes_byte_by_byte_closes_its_connection() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();

@@ -67,12 +67,19 @@ fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
     Some(serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Returns the names of the metrics in the table of docs/monitoring.md.
-fn documented() -> BTreeSet<String> {
-    let page = doc("monitoring.md");
+/// Returns the metrics in the table of docs/monitoring.md, each with its type and its labels.
+fn documented() -> BTreeMap<String, String> {
+    let page = doc("monitoring.md").replace('`', "");
     let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
-    let name = |line: &str| line.split('`').nth(1).expect("a name").to_owned();
-    rows.take_while(|line| line.starts_with('|')).map(name).collect()
+    let rows = rows.take_while(|line| line.starts_with('|')).map(|row| {
+        let [_, name, kind, labels, ..] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let mut labels: Vec<&str> = labels.split(", ").filter(|label| !label.is_empty()).collect();
+        labels.sort_unstable();
+        (name.to_owned(), format!("{kind} {}", json!(labels)))
+    });
+    rows.collect()
 }
 
 #[test]
@@ -82,16 +89,19 @@ fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
     let text = ask(admin, "GET", "/metrics", "Accept: application/openmetrics-text\r\n").body;
     assert!(text.ends_with("# EOF\n"), "{text}");
     let Some(families) = parsed(&text) else { return };
-    let mut scraped = BTreeSet::new();
+    let mut scraped = BTreeMap::new();
     for (family, about) in &families {
         assert!(!about["help"].as_str().expect("help").is_empty(), "{family}");
-        assert!(!about["samples"].as_array().expect("samples").is_empty(), "{family}");
-        let suffix = if about["type"] == "counter" { "_total" } else { "" };
-        scraped.insert(format!("{family}{suffix}"));
+        let kind = about["type"].as_str().expect("a type");
+        let mut labels = about["samples"][0][1].as_array().expect("a sample").clone();
+        // The bounds of a histogram.
+        labels.retain(|label| label != "le");
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        scraped.insert(format!("{family}{suffix}"), format!("{kind} {}", json!(labels)));
     }
     // Only a daemon in a fleet has the metrics that are left out here. `fleet::shown` tests them.
     let mut documented = documented();
-    documented.retain(|metric| !metric.starts_with("snowbank_fleet_"));
+    documented.retain(|metric, _| !metric.starts_with("snowbank_fleet_"));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], json!(["snowbank_ids_issued_total", ["source"], 7]));
@@ -180,7 +190,7 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
     for file in ["monitoring/snowbank.rules.yml", "monitoring/snowbank-dashboard.json"] {
         let named = metrics_named(&doc(file));
         assert!(named.len() > 8, "{named:?}");
-        let unknown: Vec<_> = named.iter().filter(|name| !documented.contains(*name)).collect();
+        let unknown: Vec<_> = named.iter().filter(|name| !documented.contains_key(*name)).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
     }
 }

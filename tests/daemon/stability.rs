@@ -10,7 +10,8 @@ use crate::fleet::init;
 use crate::support::coordinators::on_one;
 use crate::support::machine::Machine;
 use crate::support::program::run_configured;
-use crate::support::{Ask, Daemon};
+use crate::support::wire;
+use crate::support::{Ask, Daemon, Reply};
 use serde_json::Value;
 use snowbank_fleet::{CounterKey, Marker, Notes, NumberKey};
 use snowbank_state::form::Form;
@@ -139,6 +140,34 @@ fn the_frames_are_among_the_present_vectors() {
     }
 }
 
+/// Returns the name, the type and the labels in this row of a table.
+fn metric_in(row: &str) -> Option<String> {
+    let [_, name, kind, labels, ..] = *row.split('|').collect::<Vec<_>>() else { return None };
+    let text = [name, kind, labels].join(" ").replace(['`', ','], "");
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn options_and_presets_are_known() {
+    let machine = Machine::new();
+    for kept in names("options ") {
+        let (command, options) = kept.split_once(": ").expect("a command");
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        arguments.push("--help");
+        let help = machine.run(&arguments).printed();
+        let shown: BTreeSet<&str> = help.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+        for option in options.split(' ') {
+            assert!(shown.contains(option), "{command} {option}");
+        }
+    }
+    for preset in names("preset ") {
+        let (name, text) = preset.split_once(' ').expect("a name");
+        let shown: Value =
+            serde_json::from_str(&machine.run(&["layout", name, "--json"]).printed()).expect("JSON");
+        assert_eq!(shown["spec"], text, "{name}");
+    }
+}
+
 /// Other tests hold these pages to the program.
 #[test]
 fn settings_metrics_findings_and_exit_codes_are_on_their_pages() {
@@ -156,8 +185,9 @@ fn settings_metrics_findings_and_exit_codes_are_on_their_pages() {
         assert!(settings.contains(&setting), "{setting}");
     }
     let [metrics, operations] = ["monitoring", "operations"].map(|page| text_of(&format!("docs/{page}.md")));
+    let metrics: BTreeSet<String> = metrics.lines().filter_map(metric_in).collect();
     for metric in names("metric ") {
-        assert!(metrics.contains(&format!("| `{metric}` |")), "{metric}");
+        assert!(metrics.contains(&metric), "{metric}");
     }
     for finding in names("finding ") {
         assert!(operations.contains(&format!("| finding `{finding}` |")), "{finding}");
@@ -214,7 +244,12 @@ fn json_of_commands_has_the_fields() {
         let address = daemon.addresses[0].to_string();
         let status = machine.run(&["status", "--json", "--admin", &admin]);
         assert_has_fields("status", &status.printed());
-        assert_has_fields("ping", &machine.run(&["ping", "--json", "--address", &address]).printed());
+        for command in [&["ping"][..], &["next", "--source", "orders", "--format", "hex"]] {
+            let arguments = [command, &["--json", "--address", &address]].concat();
+            assert_has_fields(command[0], &machine.run(&arguments).printed());
+        }
+        let Reply::Info(_, info) = daemon.connect().call(&wire::info(1)) else { panic!("no INFO") };
+        assert_has_fields("info", &info);
     });
     let machine = machine_with(&kept("ceilings"));
     for (command, arguments) in [
