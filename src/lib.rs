@@ -34,7 +34,7 @@
 //! - [`frontends`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
 //! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server.rs` maps
 //!   its folders.
-//! - [`tls`]: the listeners' certificates and handshakes.
+//! - [`tls`]: the listeners' certificates and handshakes. `web`: what HTTP listeners check.
 //!
 //! Around both:
 //!
@@ -122,3 +122,4 @@ pub mod os_clock;
 pub mod server;
 pub mod service;
 pub mod tls;
+mod web;

@@ -5,7 +5,6 @@
 //! whole answer is made in memory, and no lock is held while it is sent. Clients that send or read
 //! slowly have a deadline.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,16 +20,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::accept::Accept;
-use super::same_site::{MISDIRECTED, SiteHeaders, is_local_name};
 use super::{metrics, words};
 use crate::server::Health;
 use crate::server::health::figures::Figure::Headline;
+use crate::web::{
+    AcceptedType, HEAD_BYTES_MAX, HEADERS_MAX, MISDIRECTED, SiteHeaders, decoded, head_too_long,
+    is_local_name,
+};
 
 /// The time within which the head of a request must arrive, counted from the connection's start or
 /// from the end of the last answer. A head takes one round trip. The connection of the page stays
 /// open, because the page asks once a second.
-pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// The longest life of a connection. After this time, a client that never reads its answer loses
 /// its place.
 const LIFE: Duration = Duration::from_secs(60);
@@ -39,34 +40,12 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which the shards and the keeper must answer the heartbeat for `/healthz`. Even
 /// on a busy machine, a turn takes far less time.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request. Browsers send the cookies of all of a machine's ports, which may
-/// have 16 KiB.
-pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// The most headers of a request. Behind two proxies, a browser's request has some 40.
-pub(crate) const HEADERS_MAX: usize = 100;
 
 /// The page loads nothing from other sites, and cannot be embedded in another page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
-
-/// Returns the reason why a request's head is refused.
-pub(crate) fn head_too_long() -> String {
-    format!(
-        "found a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers, allowed: less; send fewer \
-         cookies"
-    )
-}
-
-/// Decodes a path. In a path, a plus sign stands for itself and not for a blank.
-pub(crate) fn decoded(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return path.into();
-    }
-    let value = format!("={}", path.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect::<String>().into()
-}
 
 /// The schemes of an absolute target.
 const WEB: [&str; 2] = ["http", "https"];
@@ -75,13 +54,13 @@ const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 
 /// The admin site of a daemon. All admin connections share it.
 #[derive(Clone)]
-pub(crate) struct Site(pub(crate) Health);
+pub(super) struct Site(pub(super) Health);
 
 impl Site {
     /// Serves one connection until it ends. If `is_loopback`, a Host header must have a
     /// [local name](is_local_name). Keeps `answers` true while a request of the connection waits
     /// for its answer.
-    pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
+    pub(super) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -218,8 +197,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
 /// Returns whether the metrics are OpenMetrics: if the client names that type, and prefers it to plain
 /// text. Every other client gets the older text, which all can read and browsers show.
 fn wants_openmetrics<'h>(accept: impl IntoIterator<Item = &'h HeaderValue>) -> bool {
-    let mut openmetrics = Accept::new("application/openmetrics-text");
-    let mut text = Accept::new("text/plain");
+    let mut openmetrics = AcceptedType::new("application/openmetrics-text");
+    let mut text = AcceptedType::new("text/plain");
     for header in accept {
         openmetrics.read(header.as_bytes());
         text.read(header.as_bytes());

@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use crate::admin::ADMIN_CONNECTIONS_MAX;
 use crate::config::{
     self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
     StatePlace,
 };
 use crate::os_clock;
-use crate::server::{ADMIN_CONNECTIONS_MAX, Reloaded, StartError};
+use crate::server::{Reloaded, StartError};
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::lock_dir_is_a_containers;
 use snowbank_state::system_error::file_may_pass;

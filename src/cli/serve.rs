@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::inputs::{Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings_of_environment};
 use super::{Failure, Outcome, cores};
+use crate::admin;
 use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
 use crate::os_clock;
 use crate::server::{self, Beginning, Inherited, Note, RunError, Server, Signals, StartError};
@@ -88,7 +89,7 @@ fn start_and_serve(
         logs,
     })?;
     let addresses = where_it_listens(&server);
-    server.run(signals, || announce(out, &addresses)).map_err(failure)
+    server.run(signals, admin::serve, || announce(out, &addresses)).map_err(failure)
 }
 
 /// Returns the lines about settings that the log of a start shows.

@@ -28,8 +28,8 @@ use self::response::Body;
 use self::route::answer;
 use super::refusals::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
-use crate::admin::{HEAD_BYTES_MAX, head_too_long, is_local_name};
 use crate::config::Protocol;
+use crate::web::{HEAD_BYTES_MAX, head_too_long, is_local_name};
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 

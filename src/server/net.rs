@@ -2,7 +2,6 @@
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
 //! - `accept`: accepts connections, and hands each to the shard that has the fewest connections.
-//!   `admin_accept`: accepts connections on the admin listener.
 //! - `pending`: limits the number of connections that owe a TLS handshake or a token.
 //! - `socket_stream`: one type for TCP, Unix and TLS connections. `tls_stream`: the TLS connection
 //!   and its handshake. `counted_socket`: a socket beneath TLS that counts TLS records.
@@ -10,7 +9,6 @@
 //!   refused because of the peer's error.
 
 pub(crate) mod accept;
-pub(crate) mod admin_accept;
 pub(crate) mod counted_socket;
 pub(crate) mod inherited;
 pub(crate) mod listen;

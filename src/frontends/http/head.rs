@@ -2,7 +2,7 @@
 
 use httparse::{Error, Header, Request, Status};
 
-use crate::admin::{Accept, HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
+use crate::web::{AcceptedType, HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
 
 /// The parts of a request's head that decide its answer.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +12,8 @@ pub(crate) struct Head<'a> {
     /// The query, still encoded. Empty, if there is none.
     pub(crate) query: &'a str,
     /// How much the client wants JSON, and how much plain text.
-    pub(crate) json: Accept,
-    pub(crate) text: Accept,
+    pub(crate) json: AcceptedType,
+    pub(crate) text: AcceptedType,
     /// The headers that show where the request comes from, and the client's name for the daemon.
     pub(crate) site: SiteHeaders<'a>,
     /// The token of `Authorization: Bearer`.
@@ -94,8 +94,8 @@ impl<'a> Head<'a> {
             method,
             path: "",
             query: "",
-            json: Accept::new("application/json"),
-            text: Accept::new("text/plain"),
+            json: AcceptedType::new("application/json"),
+            text: AcceptedType::new("text/plain"),
             site: SiteHeaders::default(),
             token: None,
             authorizations: 0,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::admin::MISDIRECTED;
 use crate::frontends::refusals::{Words, ceil_to_ms};
+use crate::web::MISDIRECTED;
 use snowbank_wire::ErrorCode;
 
 pub(super) const JSON: &str = "application/json";

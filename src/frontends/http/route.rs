@@ -4,9 +4,9 @@ use super::lookup;
 use super::query::{Query, malformed};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
-use crate::admin::decoded;
 use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Ask, Conditions, Facts};
+use crate::web::decoded;
 use snowbank_id::format::{Codec, Context, Format};
 use snowbank_wire::ErrorCode;
 

@@ -13,12 +13,10 @@ use super::control::ControlThread;
 use super::start::Server;
 use super::stop::Signals;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
-use crate::admin::Site;
 use crate::config::Protocol;
 use crate::server::common::Common;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
-use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
@@ -29,13 +27,23 @@ impl Server {
     /// its ceiling. If storage needs longer than `drain_timeout` and a few seconds, returns without
     /// waiting for the keeper thread. That thread then ends with the process.
     ///
+    /// `serve_admin` serves the connections of one admin listener until it is dropped.
+    ///
     /// Calls `announce` once the daemon listens and its configuration stands: when the first
     /// sources have started or wait, and at most a second after it listens.
     ///
     /// # Errors
     /// The start was refused, the daemon has lost a worker ID, the system has no thread or reactor
     /// left, or a thread failed.
-    pub fn run(self, signals: Signals, announce: impl FnOnce()) -> Result<(), RunError> {
+    pub(crate) fn run<A>(
+        self,
+        signals: Signals,
+        serve_admin: impl Fn(Registered, Option<tls::Acceptor>, Health) -> A,
+        announce: impl FnOnce(),
+    ) -> Result<(), RunError>
+    where
+        A: Future<Output = ()> + Send + 'static,
+    {
         let health = self.health();
         let is_probed = self.admin_addresses().next().is_some();
         let Server { listeners, admin, common, runtimes, ceilings, control, adopted } = self;
@@ -49,7 +57,11 @@ impl Server {
         let control = ControlThread::spawn(control)?;
         let (inboxes, mut shards) = ShardThreads::spawn(&common, runtimes, adopted).map_err(no_thread)?;
         let drained_by = runtime.block_on(async {
-            let mut admin = serve_admin(admin, &common);
+            let mut serving_admin = JoinSet::new();
+            for listener in admin {
+                let tls = tls_of(&listener, &common);
+                serving_admin.spawn(serve_admin(listener, tls, health.clone()));
+            }
             let stop = async {
                 let attend = async {
                     common.is_decided(DECIDED_WITHIN).await;
@@ -63,7 +75,7 @@ impl Server {
             // Admin listeners serve until the shards have ended, so that an operator can watch the
             // stop.
             shards.stop(drained_by).await;
-            admin.shutdown().await;
+            serving_admin.shutdown().await;
             drained_by
         });
         let shards_ended = shards.join();
@@ -99,16 +111,6 @@ type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 /// Returns the TLS acceptor for a listener's connections. `None`: the listener does not speak TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
     common.tls.clone().filter(|_| listener.address.is_tls())
-}
-
-/// Starts to serve on the admin listeners.
-fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
-    let mut serving = JoinSet::new();
-    for listener in listeners {
-        let tls = tls_of(&listener, common);
-        serving.spawn(admin_accept::serve(listener, tls, Site(Health(Arc::clone(common)))));
-    }
-    serving
 }
 
 /// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by

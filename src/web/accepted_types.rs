@@ -33,17 +33,17 @@ impl Preference {
 
 /// What a request's Accept headers say about one type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Accept {
+pub(crate) struct AcceptedType {
     wanted: &'static str,
     /// True if a header names any type.
     has_any: bool,
     found: Preference,
 }
 
-impl Accept {
+impl AcceptedType {
     /// Begins without a header. `wanted` is a type in lower case.
     pub(crate) fn new(wanted: &'static str) -> Self {
-        Accept { wanted, has_any: false, found: Preference::default() }
+        AcceptedType { wanted, has_any: false, found: Preference::default() }
     }
 
     /// Reads one Accept header. Ranges that do not follow the grammar are ignored.
@@ -123,7 +123,7 @@ mod tests {
 
     /// Returns the weight of plain text, and whether it is named.
     fn text(headers: &[&str]) -> (u16, bool) {
-        let mut accept = Accept::new("text/plain");
+        let mut accept = AcceptedType::new("text/plain");
         headers.iter().for_each(|header| accept.read(header.as_bytes()));
         (accept.preference().weight, accept.preference().is_named())
     }

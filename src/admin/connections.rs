@@ -1,5 +1,4 @@
-//! The admin listener: accepts connections on the main thread's reactor, away from the shards.
-//! [`admin`](crate::admin) serves them.
+//! Accepts connections of the admin listeners on the main thread's reactor, away from the shards.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,22 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::accept::Registered;
-use super::pending::{Pending, PendingLimit};
-use super::rejections::Rejections;
-use super::socket_stream::SocketStream;
-use super::tls_stream;
-use crate::admin::{HEAD_WITHIN, Site};
+use super::http::{HEAD_WITHIN, Site};
+use crate::server::Health;
+use crate::server::net::accept::Registered;
+use crate::server::net::pending::{Pending, PendingLimit};
+use crate::server::net::rejections::Rejections;
+use crate::server::net::socket_stream::SocketStream;
+use crate::server::net::tls_stream;
 use crate::tls;
 
 /// The most open connections of an admin listener: enough for scrapers, probes and pages. All
 /// these connections are pending, so one more connection evicts the connection that has been silent
 /// for longest.
-pub const ADMIN_CONNECTIONS_MAX: usize = 128;
+pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves the connections of one listener, over TLS if `tls` is given, until the future is dropped.
 /// The connections end then, too.
-pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
+pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, health: Health) {
+    let site = Site(health);
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
