@@ -148,8 +148,9 @@ pub struct FileError {
 /// The file cannot be read, or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, FileError> {
     let text = read_bounded(path).and_then(|bytes| {
-        String::from_utf8(bytes)
-            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: UTF-8 text"))
+        String::from_utf8(bytes).map_err(|_| {
+            io::Error::new(ErrorKind::InvalidInput, "found bytes that are not UTF-8, allowed: UTF-8 text")
+        })
     });
     text.map_err(|error| FileError { path: path.to_owned(), error })
 }
@@ -165,7 +166,10 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 2);
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has more than {FILE_BYTES_MAX} bytes"),
+        ));
     }
     Ok(bytes)
 }

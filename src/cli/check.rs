@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     if let Some(directory) = place.as_ref().ok().and_then(|place| place.directory.as_deref()) {
         let refusal = match refusal_of_state(directory, arguments.adopt_state, &settings, now) {
             Ok(refusal) => refusal.map(|refusal| refusal.to_string()),
-            Err(error) if matches!(error.cause(), Cause::System { .. }) => {
+            Err(error) if matches!(error.cause(), Cause::Full | Cause::System { .. }) => {
                 unread = Some(error);
                 None
             }

@@ -14,7 +14,7 @@ use crate::os_clock;
 use crate::server::{Reloaded, StartError};
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::lock_dir_is_a_containers;
-use snowbank_state::system_error::file_may_pass;
+use snowbank_state::system_error::may_pass;
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables
 /// override the file.
@@ -46,7 +46,7 @@ impl From<Unread> for StartError {
     fn from(unread: Unread) -> Self {
         let reason = unread.first_line();
         match unread {
-            Unread::File(file) => StartError::from_system(file_may_pass(&file.error), reason),
+            Unread::File(file) => StartError::from_system(may_pass(&file.error), reason),
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
             Unread::Mistakes(_) => StartError::WrongSetting(reason),
         }

@@ -352,9 +352,9 @@ impl Keeper {
         let writer = self.writers.get_mut(outcome.writer)?;
         let InFlight { began, ceilings, wall_minus_boot_us, .. } =
             writer.in_flight.take_if(|write| write.number == outcome.number)?;
-        let is_durable = outcome.result.is_ok();
+        let is_durable = outcome.failure.is_none();
         let written = Written { reach: writer.reach, began, is_durable };
-        writer.failure = outcome.result.err();
+        writer.failure = outcome.failure;
         if !is_durable {
             return Some(written);
         }

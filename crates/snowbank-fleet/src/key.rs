@@ -308,6 +308,21 @@ pub enum KeyError {
     /// A later release wrote the value.
     #[error(transparent)]
     Newer(#[from] FormError),
+    /// No daemon can have been granted the value's bound.
+    #[error(
+        "found a ceiling of {}, written by {holder}, allowed by this clock: {} at the latest; set the clock right. If somebody wrote the \
+         key by mistake, and no such IDs were handed out, free the worker ID with `snowbank fleet release NUMBER --force \
+         --lower`",
+        until.rfc3339(0), latest.rfc3339(0)
+    )]
+    TooFarAhead {
+        /// The instant of the bound.
+        until: UnixMicros,
+        /// Who wrote it.
+        holder: String,
+        /// The latest instant that a bound can have.
+        latest: UnixMicros,
+    },
 }
 
 /// Returns a time in whole milliseconds.

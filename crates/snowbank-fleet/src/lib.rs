@@ -234,8 +234,8 @@ pub trait Coordinator: Send {
     /// no answer.
     ///
     /// # Errors
-    /// Returns a message if two endpoints report different clusters.
-    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, String>;
+    /// Two endpoints report different clusters. The error is foreign.
+    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer>;
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
     /// checked the open connection. Once a cluster is set, another changes nothing. `None` makes

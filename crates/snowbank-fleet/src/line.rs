@@ -291,11 +291,11 @@ impl<S: Session> Line<S> {
     /// open.
     ///
     /// # Errors
-    /// Returns a message if two endpoints report different clusters.
+    /// Two endpoints report different clusters. The error is foreign.
     fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, NoAnswer>,
-    ) -> Result<Vec<(String, T)>, String> {
+    ) -> Result<Vec<(String, T)>, NoAnswer> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
         let asked = asked.iter().map(async |endpoint| {
@@ -323,7 +323,7 @@ impl<S: Session> Line<S> {
                 }
                 // A daemon that knows its cluster ignores endpoints of other clusters.
                 Err(fault) if self.cluster.is_none() && fault.is_foreign => {
-                    return Err(format!("{endpoint}: {fault}"));
+                    return Err(NoAnswer::foreign(format!("{endpoint}: {fault}")));
                 }
                 Err(_) => {}
             }
@@ -419,7 +419,7 @@ impl<S: Session> Coordinator for Line<S> {
         self.call(async |session| session.read(keys).await)
     }
 
-    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
         let keys = [key.to_owned()];
         self.call_each(async |session| Ok(session.read(&keys).await?.into_iter().next().flatten()))
     }

@@ -210,17 +210,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Does nothing once the client stays in one cluster.
     ///
     /// # Errors
-    /// Returns a message if two endpoints differ.
+    /// Two endpoints differ: [`FleetError::Refused`].
     fn compare_at(
         &mut self,
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
-    ) -> Result<(), String> {
+    ) -> Result<(), FleetError> {
         if self.are_compared {
             return Ok(());
         }
         let found = self.coordinator.as_mut().read_at_each(key);
-        let mut found = found.map_err(|reason| format!("the endpoints belong to two clusters: {reason}"))?;
+        let mut found = found
+            .map_err(|fault| FleetError::Refused(format!("the endpoints belong to two clusters: {fault}")))?;
         for (_, text) in &mut found {
             *text = text.take().map(|text| identity(&text).unwrap_or(text));
         }
@@ -230,11 +231,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let value = if identity.is_some() { "a value" } else { "no value" };
             shown.push(format!("{value} at {endpoint}"));
         }
-        Err(format!(
+        Err(FleetError::Refused(format!(
             "the endpoints belong to two clusters: found {} (key {key}), allowed: members of one cluster; correct \
              fleet.endpoints",
             shown.join(" and ")
-        ))
+        )))
     }
 
     /// Returns the notes.
@@ -410,7 +411,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         rests: &[Rest],
         clocks: Clocks,
         is_current: &dyn Fn() -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
@@ -430,7 +431,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let released =
             noted.and_then(|()| placed.iter().try_for_each(|&bound| self.write(bound, Some(is_current))));
         let given = self.give_back_ranges(rests, is_current);
-        released.and(given).map_err(FleetError::reason)
+        released.and(given)
     }
 
     /// Reads the keys of a source that this process has not read yet.
@@ -509,8 +510,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
         rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach()).map_err(
-            |reason| {
-                FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+            |error| {
+                FleetError::Unreadable(format!("worker ID {number} of source {:?}: {error}", held.source))
             },
         )
     }
@@ -627,7 +628,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let fault = match self.notes.wait(part) {
                 Ok(true) => return Ok(()),
                 Ok(false) => format!("the state directory has not stored the notes within {NOTES_TIMEOUT:?}"),
-                Err(fault) => return Err(FleetError::NoAnswer(NoAnswer::passing(fault))),
+                Err(error) => return Err(FleetError::NoAnswer(NoAnswer::passing(error.to_string()))),
             };
             left = left.saturating_sub(part);
             if left < NOTES_WAIT_MIN {

@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use super::key::{FleetLimits, id_bound};
 use snowbank_state::form::{self, Form, FormError};
 use snowbank_state::sealed::{self, Sealed};
+use snowbank_state::{Cause, StateError};
 
 const FILE: &str = "fleet";
 const FORM: Form = Form { format: 3, least_reader: 3 };
@@ -156,8 +157,8 @@ pub trait NoteStore: fmt::Debug + Send + Sync {
     /// Tries again if that has failed before.
     ///
     /// # Errors
-    /// They cannot be stored. Returns the reason in one line.
-    fn wait(&self, limit: Duration) -> Result<bool, String>;
+    /// They cannot be stored.
+    fn wait(&self, limit: Duration) -> Result<bool, StateError>;
 }
 
 /// The notes of all sources of a daemon.
@@ -178,12 +179,12 @@ impl Notes {
     /// Also returns a line for the operator if there is a file that is damaged.
     ///
     /// # Errors
-    /// A newer release wrote the file. Returns a line for the operator.
+    /// A newer release wrote the file.
     pub fn read(
         directory: &Path,
         boot: Option<&str>,
         fleet: &str,
-    ) -> Result<(Notes, Option<String>), String> {
+    ) -> Result<(Notes, Option<String>), StateError> {
         let path = directory.join(FILE);
         let (found, fault) = match Document::read(&path) {
             Ok(found) => (found, None),
@@ -191,7 +192,8 @@ impl Notes {
                 (Document::default(), Some(format!("{}: {fault}; {WITHOUT}", path.display())))
             }
             Err(Unusable::Newer(error)) => {
-                return Err(format!("{}: {error}; or move the file away: {WITHOUT}", path.display()));
+                let reason = format!("{}: {error}; or move the file away: {WITHOUT}", path.display());
+                return Err(StateError::new(Cause::Damaged, reason));
             }
         };
         let inode = fs::metadata(directory).ok().map(|inode| (inode.dev(), inode.ino()));
@@ -266,7 +268,7 @@ impl Notes {
     }
 
     /// Waits until the notes are durable: see [`NoteStore::wait`].
-    pub(super) fn wait(&self, limit: Duration) -> Result<bool, String> {
+    pub(super) fn wait(&self, limit: Duration) -> Result<bool, StateError> {
         self.store.as_ref().map_or(Ok(true), |store| store.wait(limit))
     }
 }
@@ -346,7 +348,7 @@ impl NoteStore for NoteFile {
         self.0.changed.notify_all();
     }
 
-    fn wait(&self, limit: Duration) -> Result<bool, String> {
+    fn wait(&self, limit: Duration) -> Result<bool, StateError> {
         let mut progress = self.0.progress();
         if progress.stored < progress.begun && progress.tried == progress.begun {
             progress.begun += 1;
@@ -356,7 +358,7 @@ impl NoteStore for NoteFile {
         let waited = self.0.changed.wait_timeout_while(progress, limit, is_untried);
         let (progress, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         match progress.stored == progress.begun {
-            false if !waited.timed_out() => Err(progress.fault.clone()),
+            false if !waited.timed_out() => Err(StateError::storage(progress.fault.clone())),
             is_stored => Ok(is_stored),
         }
     }
@@ -455,7 +457,8 @@ mod tests {
         notes.set(note(7));
         notes.begin();
         for _ in 0..2 {
-            assert!(notes.wait(Duration::from_secs(60)).is_err_and(|fault| fault.contains("cannot write")));
+            let refused = notes.wait(Duration::from_secs(60)).unwrap_err();
+            assert!(refused.to_string().contains("cannot write"), "{refused}");
         }
         fs::remove_dir(&path).unwrap();
         assert_eq!(notes.wait(Duration::from_secs(60)), Ok(true));
@@ -566,6 +569,8 @@ mod tests {
             (4, "new", "found format 4, for programs that know format 4"),
         ] {
             let refused = later(least_reader, document).unwrap_err();
+            assert_eq!(refused.cause(), Cause::Damaged);
+            let refused = refused.to_string();
             assert!(refused.contains(reason) && refused.ends_with(WITHOUT), "{refused}");
         }
     }

@@ -68,9 +68,8 @@ impl Freeing<'_> {
     /// # Errors
     /// The key's bound is too far ahead for any clock, and `is_lowering` is false. A daemon whose
     /// clock was ahead may have been granted that bound.
-    fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
-        let numbering =
-            Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
+    fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, KeyError> {
+        let numbering = first_numbering(layout);
         let from = self.now.max(marker.floor());
         let reach = marker.reach();
         let Some(key) = key else {
@@ -82,9 +81,14 @@ impl Freeing<'_> {
                 let floor = rules::floor_after_loss(self.now, marker.floor(), reach);
                 Ok(rules::bound_above(&numbering, floor))
             }
-            Err(reason) => Err(reason),
+            Err(error) => Err(error),
         }
     }
+}
+
+/// Returns the numbering of a layout's first worker ID, which every layout has.
+fn first_numbering(layout: &Layout) -> Numbering {
+    Numbering::new(layout.clone(), WorkerSet::single(0)).expect("every layout has the worker ID 0")
 }
 
 /// An operator's access to a fleet.
@@ -250,7 +254,7 @@ impl Operator<'_> {
             // conclude that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
-                from: id_bound.clone().map_err(|reason| refused(number, &reason))?,
+                from: id_bound.clone().map_err(|error| refused(number, &error.to_string()))?,
                 ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
             },
             Err(error) => {
@@ -269,7 +273,7 @@ impl Operator<'_> {
             );
             return Err(refused(number, &reason));
         }
-        let id_bound = id_bound.map_err(|reason| refused(number, &reason))?;
+        let id_bound = id_bound.map_err(|error| refused(number, &error.to_string()))?;
         // The key keeps the holder's term. So if the coordinator had acknowledged a higher bound to
         // the holder, the holder notices that the coordinator lost that bound.
         let highest = held.highest.max(id_bound);

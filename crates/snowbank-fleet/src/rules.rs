@@ -220,26 +220,19 @@ pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
 /// reach.
 ///
 /// # Errors
-/// Returns the reason why the bound cannot have been granted.
+/// The bound cannot have been granted: [`KeyError::TooFarAhead`].
 pub fn check_bound(
     numbering: &Numbering,
     key: &NumberKey,
     from: UnixMicros,
     reach: Duration,
-) -> Result<(), String> {
+) -> Result<(), KeyError> {
     let until = instant_of(numbering, key.id_bound);
     let latest = latest(from, key.limits.reach().max(reach));
     if until <= latest {
         return Ok(());
     }
-    Err(format!(
-        "found a ceiling of {}, written by {}, allowed by this clock: {} at the latest; set the clock right. If somebody wrote the \
-         key by mistake, and no such IDs were handed out, free the worker ID with `snowbank fleet release NUMBER --force \
-         --lower`",
-        until.rfc3339(0),
-        key.holder,
-        latest.rfc3339(0)
-    ))
+    Err(KeyError::TooFarAhead { until, holder: key.holder.clone(), latest })
 }
 
 /// The reason why a number is lost.

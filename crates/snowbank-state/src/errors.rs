@@ -1,9 +1,9 @@
 //! The reason why the state, or the locks and marks of worker IDs, cannot be used.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::system_error::file_may_pass;
+use crate::system_error::may_pass;
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
 /// what was found, what is allowed, and what to do.
@@ -31,7 +31,9 @@ pub enum Cause {
     Setting,
     /// A file is damaged, its format is newer, or an export is older than this machine's state.
     Damaged,
-    /// The operating system returned an error.
+    /// The file system or a quota is full.
+    Full,
+    /// The operating system returned another error.
     System {
         /// True if a retry may succeed.
         may_pass: bool,
@@ -39,7 +41,8 @@ pub enum Cause {
 }
 
 impl StateError {
-    pub(crate) fn new(cause: Cause, reason: String) -> Self {
+    /// Returns an error of this cause, with what was found, what is allowed and what to do.
+    pub fn new(cause: Cause, reason: String) -> Self {
         StateError { cause, reason }
     }
 
@@ -50,7 +53,11 @@ impl StateError {
 
     /// Returns the error for a file that the system does not let this process use.
     pub(crate) fn from_system(error: &io::Error, reason: String) -> Self {
-        StateError { cause: Cause::System { may_pass: file_may_pass(error) }, reason }
+        let cause = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Cause::Full,
+            _ => Cause::System { may_pass: may_pass(error) },
+        };
+        StateError { cause, reason }
     }
 
     /// Returns the cause.

@@ -112,7 +112,10 @@ impl LockedFile {
         }
         Err(match held {
             Some(file) => FileLockError::Held { holder: holder(&file) },
-            None => FileLockError::Obstructed(io::Error::other("somebody keeps removing it")),
+            None => FileLockError::Obstructed(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "somebody keeps removing it",
+            )),
         })
     }
 

@@ -5,12 +5,12 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::StateError;
 use super::lock::{free_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
 use super::mark::Mark;
 use super::writers::{Untrusted, Writers, open_file};
+use super::{Cause, StateError};
 use snowbank_id::numbering::Numbering;
 
 /// The contents of the lock file of a worker ID.
@@ -21,9 +21,9 @@ pub struct Seen {
     /// The process that holds the lock, as the module `holder` names it. `None` if this user sees
     /// no holder.
     pub holder: Option<String>,
-    /// The mark of the worker ID, or a line that says why the mark cannot be read. `None`: nothing
-    /// shows that an ID of this worker ID was granted on this machine since its boot.
-    pub mark: Result<Option<Mark>, String>,
+    /// The mark of the worker ID, or the reason why the mark cannot be read. `None`: nothing shows
+    /// that an ID of this worker ID was granted on this machine since its boot.
+    pub mark: Result<Option<Mark>, StateError>,
 }
 
 /// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand
@@ -41,7 +41,9 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
         seen.push(match &writers {
             Ok(writers) => {
                 let mark = readable_mark(&path, *writers);
-                let mark = mark.map_err(|error| format!("cannot read {}: {error}", path.display()));
+                let mark = mark.map_err(|error| {
+                    StateError::from_system(&error, format!("cannot read {}: {error}", path.display()))
+                });
                 let file = open_file(&path, OpenOptions::new().read(true)).ok();
                 Seen { worker, holder: file.and_then(|file| LockedFile::holder_of(&file)), mark }
             }
@@ -50,7 +52,7 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
             }
             Err(untrusted) => {
                 let error = format!("cannot trust {}: {untrusted}", directory.display());
-                Seen { worker, holder: None, mark: Err(error) }
+                Seen { worker, holder: None, mark: Err(StateError::new(Cause::InUse, error)) }
             }
         });
     }
@@ -140,7 +142,7 @@ mod tests {
             "a start believes only the private file"
         );
         open(directory.path());
-        assert!(marks().all(|mark| mark.unwrap_err().contains("(mode 777)")));
+        assert!(marks().all(|mark| mark.unwrap_err().to_string().contains("(mode 777)")));
     }
 
     #[test]
@@ -153,8 +155,10 @@ mod tests {
         fs::write(&paths[0], [b' '; HOLDER_BYTES as usize + 44]).unwrap();
         fs::remove_file(&paths[1]).unwrap();
         std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
-        let errors: Vec<String> =
-            survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark.unwrap_err()).collect();
+        let errors: Vec<String> = survey(directory.path(), &numbering())
+            .into_iter()
+            .map(|seen| seen.mark.unwrap_err().to_string())
+            .collect();
         assert!(errors[0].contains("-0.lock: its second line is no mark"), "{errors:?}");
         assert!(errors[1].contains("-1.lock: "), "{errors:?}");
     }

@@ -9,7 +9,8 @@ const LASTING: &[Errno] =
     &[Errno::LOOP, Errno::NXIO, Errno::NODEV, Errno::NOTSUP, Errno::AFNOSUPPORT, Errno::PROTONOSUPPORT];
 
 /// Returns false if an operator must change a path, a permission, an address or a mount. Any other
-/// error may pass by itself, because storage, memory, threads or an address can become free.
+/// error may pass by itself, because storage, memory, threads or an address can become free. This
+/// program's own errors about a file or a directory are of the kind `InvalidInput`.
 pub fn may_pass(error: &io::Error) -> bool {
     let is_named = matches!(
         error.kind(),
@@ -21,15 +22,10 @@ pub fn may_pass(error: &io::Error) -> bool {
             | ErrorKind::AlreadyExists
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename
+            | ErrorKind::FileTooLarge
             | ErrorKind::Unsupported
     );
     !is_named && !Errno::from_io_error(error).is_some_and(|number| LASTING.contains(&number))
-}
-
-/// Returns the same as [`may_pass`] for an error of the system about a file or a directory. Returns
-/// false for an error that has no number of the system, such as that of a file of the wrong kind.
-pub fn file_may_pass(error: &io::Error) -> bool {
-    error.raw_os_error().is_some() && may_pass(error)
 }
 
 #[cfg(test)]
@@ -44,8 +40,6 @@ mod tests {
         let lasting = lasting.map(|errno| (errno, false));
         for (errno, expected) in passing.into_iter().chain(lasting) {
             assert_eq!(may_pass(&errno.into()), expected, "{errno:?}");
-            assert_eq!(file_may_pass(&errno.into()), expected, "file: {errno:?}");
         }
-        assert!(!file_may_pass(&io::Error::other("not a regular file")));
     }
 }

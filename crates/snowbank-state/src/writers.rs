@@ -112,23 +112,29 @@ pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
     Ok(())
 }
 
+/// The kind of [`open_file`]'s errors for a link, and for what is not a regular file.
+const NOT_A_FILE: io::ErrorKind = io::ErrorKind::InvalidInput;
+
+fn not_a_file(found: &'static str) -> io::Error {
+    io::Error::new(NOT_A_FILE, found)
+}
+
 /// Opens a regular file. A link is not followed, and a pipe does not block.
 pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match options.custom_flags(flags.bits() as i32).open(path) {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return Err(io::Error::other("it is a link"));
+            return Err(not_a_file("it is a link"));
         }
         opened => opened?,
     };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file("it is not a regular file")) }
 }
 
 /// Returns true if something that this process cannot open is at the path.
 pub(super) fn is_obstructed(path: &Path, error: &io::Error) -> bool {
     let is_of_path = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
         || error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
-        // `open_file` found a link, or something that is not a regular file.
-        || error.raw_os_error().is_none();
+        || error.kind() == NOT_A_FILE;
     is_of_path && fs::symlink_metadata(path).is_ok()
 }

@@ -85,52 +85,63 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
 
 /// Reads the sections that belong in a PEM file of this purpose. There must be at least one.
 fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
-    let sections = read_bytes(path).and_then(|bytes| sections(file, &bytes));
-    sections.map_err(|found| FileFault::new(file, path, found))
-}
-
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!(
-            "found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file of at most that size"
-        ));
-    }
-    Ok(bytes)
+    let opened = File::open(path);
+    let read = opened.and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let sections = match read {
+        Err(error) => Err(Unusable::Unreadable(error)),
+        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => Err(Unusable::TooLong),
+        Ok(_) => sections(file, &bytes),
+    };
+    sections.map_err(|unusable| FileFault::new(file, path, unusable))
 }
 
-fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
+/// What makes the bytes of a PEM file unusable. No variant has bytes of the file.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("cannot be read: {0}")]
+    Unreadable(std::io::Error),
+    #[error("found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file of at most that size")]
+    TooLong,
+    #[error(
+        "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
+         `openssl pkey -in FILE` prints it decrypted"
+    )]
+    Encrypted,
+    #[error("found a broken section, allowed: PEM; was the file copied whole?")]
+    Broken,
+    #[error("found an empty file, allowed: a {wanted} in PEM")]
+    Empty { wanted: &'static str },
+    #[error("found a {found} and no {wanted}; are the two files swapped?")]
+    Swapped { found: &'static str, wanted: &'static str },
+    #[error("found DER, allowed: PEM; `openssl {command} -inform der -in FILE` prints it as PEM")]
+    Der { command: &'static str },
+    #[error("found no {wanted}, allowed: PEM (-----BEGIN {}-----)", wanted.to_uppercase())]
+    Missing { wanted: &'static str },
+}
+
+fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Unusable> {
     let (wanted, other, command) = match file {
         PemFile::Key => (KEY, CERTIFICATE, "pkey"),
         PemFile::Certificate | PemFile::Authorities => (CERTIFICATE, KEY, "x509"),
     };
     let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
     if wanted == KEY && marks.iter().any(|mark| bytes.windows(mark.len()).any(|window| window == *mark)) {
-        return Err(String::from(
-            "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
-             `openssl pkey -in FILE` prints it decrypted",
-        ));
+        return Err(Unusable::Encrypted);
     }
     let all: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(bytes).collect();
     // The library's own message would repeat bytes of the file, which may be the bytes of a key.
-    let mut sections = all.map_err(|_| "found a broken section, allowed: PEM; was the file copied whole?")?;
+    let mut sections = all.map_err(|_| Unusable::Broken)?;
     let has_other = sections.iter().any(|(kind, _)| content(*kind) == Some(other));
     sections.retain(|(kind, _)| content(*kind) == Some(wanted));
     if !sections.is_empty() {
         return Ok(sections);
     }
     Err(match bytes.first() {
-        None => format!("found an empty file, allowed: a {wanted} in PEM"),
-        Some(_) if has_other => {
-            format!("found a {other} and no {wanted}; are the two files swapped?")
-        }
-        Some(0x30) => {
-            format!("found DER, allowed: PEM; `openssl {command} -inform der -in FILE` prints it as PEM")
-        }
-        Some(_) => format!("found no {wanted}, allowed: PEM (-----BEGIN {}-----)", wanted.to_uppercase()),
+        None => Unusable::Empty { wanted },
+        Some(_) if has_other => Unusable::Swapped { found: other, wanted },
+        Some(0x30) => Unusable::Der { command },
+        Some(_) => Unusable::Missing { wanted },
     })
 }
 

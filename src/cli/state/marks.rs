@@ -92,7 +92,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
         process => process.to_owned(),
     });
     let mark = seen[0].mark.as_ref().ok().and_then(Option::as_ref);
-    let error = seen[0].mark.as_ref().err().cloned();
+    let error = seen[0].mark.as_ref().err().map(ToString::to_string);
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     MarkShown {
         worker_ids: workers.as_ref().map(WorkerSet::to_string),

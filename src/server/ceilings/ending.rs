@@ -15,8 +15,8 @@ use super::fleet_thread;
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread::{self, Trim};
 use crate::server::restored::Life;
-use snowbank_fleet::{Bound, Clocks, Rest};
-use snowbank_state::{Left, WorkerLocks};
+use snowbank_fleet::{Bound, Clocks, FleetError, NoAnswer, Rest};
+use snowbank_state::{Left, StateError, WorkerLocks};
 
 /// The threads that an end waits for, and how long it waits for each of their jobs.
 #[derive(Clone, Copy, Debug)]
@@ -56,23 +56,23 @@ impl Ended {
     ///
     /// # Errors
     /// The marks or the ceilings could not be lowered. The next start begins above them.
-    pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), String> {
+    pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), StateError> {
         let is_returned = self.confirm(writers);
-        self.mark(is_returned).map_err(|error| format!("cannot mark the worker IDs' locks: {error}"))?;
+        self.mark(is_returned)?;
         let left = std::mem::take(&mut self.left);
         if let Some(storage) = writers.storage.filter(|_| !left.is_empty()) {
             let restored = std::mem::take(&mut self.restored);
             let trim = Trim { sources: left, wall_minus_boot_us: self.wall_minus_boot_us, restored };
             let ended = storage.ask(writers.disk_limit, |reply| storage_thread::Job::End(trim, reply));
-            ended.map_err(|reason| words("storage", reason))?.map_err(|error| error.to_string())?;
+            ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
         }
         // Another daemon that gets a worker ID must be able to lock it.
         self.locks.clear();
         let Some(fleet) = writers.fleet.filter(|_| is_returned) else { return Ok(()) };
         let Ended { bounds, rests, at_seal, life, .. } = self;
         let give_back = |reply| fleet_thread::Job::GiveBack(bounds, rests, at_seal, life, reply);
-        let given = fleet.ask(writers.answer_limit, give_back);
-        if let Err(reason) = given.map_err(|reason| words("the coordinator", reason)).flatten() {
+        let given = answered(fleet.ask(writers.answer_limit, give_back));
+        if let Err(reason) = given.map_err(FleetError::reason) {
             tracing::warn!(
                 "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
                  holds them; numbers of fleet-ticket sources may be skipped: {reason}"
@@ -89,9 +89,8 @@ impl Ended {
         let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return false };
         let at_seal = self.at_seal;
         let confirm = |reply| fleet_thread::Job::Confirm(sources, at_seal, reply);
-        let confirmed = fleet.ask(writers.answer_limit, confirm);
-        let confirmed = confirmed.map_err(|reason| words("the coordinator", reason)).flatten();
-        let said = confirmed.inspect_err(|reason| {
+        let confirmed = answered(fleet.ask(writers.answer_limit, confirm));
+        let said = confirmed.map_err(FleetError::reason).inspect_err(|reason| {
             tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
         });
         said.is_ok()
@@ -99,12 +98,12 @@ impl Ended {
 
     /// Marks the locks: granted up to the last bound or, if the worker IDs go back, returned. A source
     /// that never served has marks of earlier times, which keep their bounds.
-    fn mark(&self, is_returned: bool) -> Result<(), String> {
+    fn mark(&self, is_returned: bool) -> Result<(), StateError> {
         let goes_back = |source: usize| is_returned && self.bounds.iter().any(|it| it.source == source);
         for (&source, locks) in &self.locks {
             if !self.have_served {
                 if goes_back(source) {
-                    locks.mark_given_back().map_err(|error| error.to_string())?;
+                    locks.mark_given_back().map_err(not_marked)?;
                 }
                 continue;
             }
@@ -112,10 +111,21 @@ impl Ended {
             let bound = left.id_bound;
             let marked =
                 if goes_back(source) { locks.mark_returned(bound) } else { locks.mark_granted(bound) };
-            marked.map_err(|error| error.to_string())?;
+            marked.map_err(not_marked)?;
         }
         Ok(())
     }
+}
+
+fn not_marked(error: impl std::fmt::Display) -> StateError {
+    StateError::storage(format!("cannot mark the worker IDs' locks: {error}"))
+}
+
+/// Returns the fleet thread's result. A job without one is a coordinator without an answer.
+fn answered(result: Result<Result<(), FleetError>, NoReply>) -> Result<(), FleetError> {
+    result.unwrap_or_else(|reason| {
+        Err(FleetError::NoAnswer(NoAnswer::passing(words("the coordinator", reason))))
+    })
 }
 
 /// Returns the reason why a job has no result.

@@ -45,10 +45,10 @@ pub(crate) enum Job {
     Range(WantedRange),
     /// Check that the coordinator answers, and that the worker IDs of these sources still belong to
     /// this daemon.
-    Confirm(Vec<usize>, Clocks, Reply<Result<(), String>>),
+    Confirm(Vec<usize>, Clocks, Reply<Result<(), FleetError>>),
     /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
     /// ranges of shared counters back. Nothing goes back once the life is over.
-    GiveBack(Vec<Bound>, Vec<Rest>, Clocks, Life, Reply<Result<(), String>>),
+    GiveBack(Vec<Bound>, Vec<Rest>, Clocks, Life, Reply<Result<(), FleetError>>),
     /// Forget sources that a reload has removed.
     Leave(Vec<usize>, Reply<()>),
     /// Forget the worker IDs of sources whose start has failed.
@@ -212,7 +212,7 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             }
         }
         Job::Confirm(sources, clocks, reply) => {
-            reply.send(member.confirm(&sources, clocks).map_err(FleetError::reason));
+            reply.send(member.confirm(&sources, clocks));
             return None;
         }
         Job::GiveBack(bounds, rests, clocks, life, reply) => {
@@ -249,7 +249,9 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             let raised = member.raise(&bounds, generation, clocks);
             match raised.as_ref().err().filter(|error| error.is_loss()) {
                 Some(loss) => lost(loss),
-                None => Done::Raised(Outcome { writer, number, result: raised.map_err(FleetError::reason) }),
+                None => {
+                    Done::Raised(Outcome { writer, number, failure: raised.err().map(FleetError::reason) })
+                }
             }
         }
     };

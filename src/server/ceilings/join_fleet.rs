@@ -39,7 +39,7 @@ pub(crate) fn open(
     let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
     // A daemon without a state continues with the worker IDs that an earlier try took.
     let read = found.path().map(|path| Notes::read(path, life.as_deref(), &fleet));
-    let (notes, fault) = read.transpose().map_err(StartError::UnusableState)?.unwrap_or_default();
+    let (notes, fault) = read.transpose()?.unwrap_or_default();
     if let Some(fault) = fault {
         tracing::warn!("{fault}");
     }

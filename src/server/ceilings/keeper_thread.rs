@@ -334,7 +334,7 @@ impl Ceilings {
             Some(storage) => storage.send(storage_thread::Job::Write(write)),
             None => {
                 let Write { writer, number, .. } = write;
-                self.apply_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
+                self.apply_outcome(Outcome { writer, number, failure: None }, reading, metrics);
             }
         }
     }
@@ -375,7 +375,7 @@ impl Ceilings {
         let (storage, fleet) = (storage.as_ref(), fleet.as_ref());
         // The process waits for this thread only for a time.
         let writers = Writers { storage, disk_limit: Duration::MAX, fleet, answer_limit: ANSWER_TIMEOUT };
-        ended.end(writers).map_err(StateError::storage)
+        ended.end(writers)
     }
 
     /// Returns what is left of the ranges of sealed shared counters.

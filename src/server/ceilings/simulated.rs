@@ -96,11 +96,9 @@ impl Ceilings {
 
     /// Writes ceilings to the state, as the storage thread does.
     pub fn write(&mut self, write: &Write) -> Outcome {
-        let result = match &mut self.store {
-            Some(store) => write_ceilings(store, write).map_err(|error| error.to_string()),
-            None => Ok(()),
-        };
-        Outcome { writer: write.writer, number: write.number, result }
+        let failure = self.store.as_mut().and_then(|store| write_ceilings(store, write).err());
+        let failure = failure.map(|error| error.to_string());
+        Outcome { writer: write.writer, number: write.number, failure }
     }
 
     /// Passes the outcome of a write to the keeper.

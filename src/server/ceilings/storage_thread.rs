@@ -105,10 +105,10 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
         Job::Write(write) => {
             let writer = write.writer;
             let number = write.number;
-            let result = write_ceilings(store, &write).map_err(|error| error.to_string());
+            let failure = write_ceilings(store, &write).err().map(|error| error.to_string());
             meanwhile();
             let ours = store.still_ours();
-            Some(ours.map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result })))
+            Some(ours.map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, failure })))
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     fn a_write_is_not_reported_as_durable_once_the_state_is_lost() {
         let (directory, mut store) = store();
         assert!(matches!(run(&mut store, Job::Check), Some(Done::Ours)));
-        assert!(matches!(run(&mut store, job(7)), Some(Done::Written(Outcome { result: Ok(()), .. }))));
+        assert!(matches!(run(&mut store, job(7)), Some(Done::Written(Outcome { failure: None, .. }))));
         let done = run_while(&mut store, job(9), || take_over(directory.path()));
         assert!(matches!(done, Some(Done::Lost(_))));
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();

@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
-use snowbank_state::system_error::{file_may_pass, may_pass};
+use snowbank_state::system_error::may_pass;
 
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
@@ -218,7 +218,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             std::fs::remove_file(path).map_err(|error| {
                 let reason =
                     format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}");
-                StartError::from_system(file_may_pass(&error), reason)
+                StartError::from_system(may_pass(&error), reason)
             })
         }
         Ok(()) => {

@@ -69,7 +69,7 @@ impl StartError {
     /// Returns the error for a state or a lock that cannot be used, with the text `reason`.
     pub(crate) fn from_state(cause: Cause, reason: String) -> Self {
         match cause {
-            Cause::InUse => StartError::MayPass(reason),
+            Cause::InUse | Cause::Full => StartError::MayPass(reason),
             Cause::WorkerIdHeld => StartError::WorkerIdHeld(reason),
             Cause::Released | Cause::Damaged => StartError::UnusableState(reason),
             Cause::ClockBehind => StartError::ClockBehind(reason),

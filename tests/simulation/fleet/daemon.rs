@@ -300,7 +300,7 @@ impl World {
                 let served = &daemon.sources[index];
                 machine.store(&served.workers, served.source.numbering().id_bound(ceiling));
             }
-            let outcome = Outcome { writer: 0, number: write.number, result: Ok(()) };
+            let outcome = Outcome { writer: 0, number: write.number, failure: None };
             let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
             daemon.keeper.written(outcome, now, mark);
         }
@@ -353,7 +353,7 @@ impl World {
         }
         let machine = &mut self.machines[daemon.machine];
         let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
-        daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
+        daemon.keeper.written(Outcome { writer: 1, number: write.number, failure: result.err() }, now, mark);
     }
 
     /// Records that a daemon has ended because restores have lost its write. This daemon no longer

@@ -9,6 +9,7 @@ use snowbank_fleet::{
     CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap, Swapped,
 };
 use snowbank_id::layout::UnixMicros;
+use snowbank_state::StateError;
 use std::time::Duration;
 
 /// The most keys of one message. etcd accepts few more.
@@ -269,7 +270,7 @@ impl Coordinator for Link {
     }
 
     /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
         Ok(Vec::new())
     }
 
@@ -343,7 +344,7 @@ impl NoteStore for SlowDisk {
         writing.last = Some((at, notes));
     }
 
-    fn wait(&self, limit: Duration) -> Result<bool, String> {
+    fn wait(&self, limit: Duration) -> Result<bool, StateError> {
         let now = self.link.times().now;
         let left =
             self.writing.lock().expect("one thread").last.as_ref().map(|(at, _)| at.saturating_sub(now));

@@ -88,7 +88,7 @@ impl StateFile {
                 Ok(Some(record))
             }
             Err(_) if self.granted.is_none() => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.to_string()),
         }
     }
 

@@ -45,7 +45,7 @@ impl World {
         let some_ended = !outcomes.is_empty();
         for outcome in outcomes {
             let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
-            daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
+            daemon.renewal.is_done[outcome.writer] |= is_later && outcome.failure.is_none();
             let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("marks can be written");
             daemon.keeper.written(outcome, now, mark);
         }

@@ -220,10 +220,10 @@ impl Site {
             let is_made = !fails || self.rng.bool();
             let made = is_made.then(|| process.ceilings.write(&write));
             let made = made.filter(|_| !fails).unwrap_or_else(|| {
-                let result = Err(String::from("the disk failed"));
-                Outcome { writer: write.writer, number: write.number, result }
+                let failure = Some(String::from("the disk failed"));
+                Outcome { writer: write.writer, number: write.number, failure }
             });
-            assert!(fails || made.result.is_ok(), "seed {seed}: {made:?}");
+            assert!(fails || made.failure.is_none(), "seed {seed}: {made:?}");
             process.ceilings.written(made, reading);
         }
         let Some(process) = &mut self.places[index].process else { return };

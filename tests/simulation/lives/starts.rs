@@ -201,7 +201,7 @@ impl World {
         self.expect_silence(&mut daemon);
         for writer in 0..self.writers {
             // The outcome of any write may come after the seal.
-            let outcome = Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) };
+            let outcome = Outcome { writer, number: self.rng.u64(1..20), failure: None };
             let now = daemon.wall.believe(self.machine.read());
             daemon.keeper.written(outcome, now, |_, _| panic!("marked after the trim"));
         }

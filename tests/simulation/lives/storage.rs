@@ -65,8 +65,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) fn outcome(&self, fails: bool) -> Outcome {
         let Write { writer, number, .. } = self.write;
-        let result = if fails { Err(String::from("the disk failed")) } else { Ok(()) };
-        Outcome { writer, number, result }
+        Outcome { writer, number, failure: fails.then(|| String::from("the disk failed")) }
     }
 }
 

@@ -50,7 +50,7 @@ impl World {
     }
 
     fn end(&mut self, write: &Write, result: Result<(), String>, reading: Reading) -> Option<Written> {
-        let outcome = Outcome { writer: write.writer, number: write.number, result };
+        let outcome = Outcome { writer: write.writer, number: write.number, failure: result.err() };
         let now = self.wall.believe(reading);
         self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
     }

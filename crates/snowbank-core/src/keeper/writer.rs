@@ -32,9 +32,9 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Ok if all ceilings of the write are durable, else the reason for the failure. Ceilings of a
+    /// Why the write failed, for people. `None` if all of its ceilings are durable. Ceilings of a
     /// failed write may be durable too.
-    pub result: Result<(), String>,
+    pub failure: Option<String>,
 }
 
 /// A write that has ended.

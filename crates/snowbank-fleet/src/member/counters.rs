@@ -69,7 +69,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let key = self.counters[at].key.clone();
         self.compare_at(&key, CounterKey::identity_in)
-            .map_err(|reason| FleetError::Held(self.counters[at].named(&reason)))?;
+            .map_err(|error| FleetError::Held(self.counters[at].named(&error.reason())))?;
         let mut found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(Ok(cluster)) = found.as_ref().map(|text| Cluster::of(&key, text, CounterKey::identity_in))
         {

@@ -76,7 +76,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn read_marker(&mut self) -> Result<(), FleetError> {
         let key = self.paths.marker();
         // The comparison comes first, because it connects to an endpoint that answers.
-        self.compare_at(&key, Marker::identity_in).map_err(FleetError::Refused)?;
+        self.compare_at(&key, Marker::identity_in)?;
         let found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(text) = &found {
             let cluster = Cluster::of(&key, text, Marker::identity_in);

@@ -214,7 +214,7 @@ fn split_used(
             Ok(Taking::Above(bound)) => free.push((bound, (id, found))),
             Ok(_) => free.push((0, (id, found))),
             Err(Busy::Held(held)) => busy.push((held.free_at, format!("{id} by {}", held.key.holder))),
-            Err(Busy::Unreadable(reason)) => busy.push((UnixMicros(i64::MAX), format!("{id} ({reason})"))),
+            Err(Busy::Unreadable(error)) => busy.push((UnixMicros(i64::MAX), format!("{id} ({error})"))),
         }
     }
     free.sort_by_key(|(bound, (id, _))| (*bound, *id));

@@ -329,9 +329,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let source = want.source;
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
-            Busy::Unreadable(reason) => {
+            Busy::Unreadable(error) => {
                 return FleetError::Unreadable(format!(
-                    "source {source:?}: the key of worker ID {number}: {reason}"
+                    "source {source:?}: the key of worker ID {number}: {error}"
                 ));
             }
         };

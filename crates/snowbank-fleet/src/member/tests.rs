@@ -152,7 +152,7 @@ impl Coordinator for Store {
     }
 
     /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
         Ok(Vec::new())
     }
 

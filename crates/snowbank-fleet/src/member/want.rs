@@ -65,7 +65,7 @@ impl Want<'_> {
 
     /// Decides whether a number with this key may be taken.
     pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
-        let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.to_string()))?;
+        let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.clone()))?;
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = key {
@@ -149,5 +149,5 @@ impl Own {
 /// Why a number is not free.
 pub(super) enum Busy {
     Held(rules::Held),
-    Unreadable(String),
+    Unreadable(KeyError),
 }

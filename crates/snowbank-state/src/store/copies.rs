@@ -125,12 +125,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
         let text = format!("first copy: {}, second copy: {}", reasons[0], reasons[1]);
         return Err(CopyError::Corrupt(text));
     };
-    Ok(Stored { document: document_in(last.document).map_err(CopyError::Foreign)?, numbers })
+    let document = document_in(last.document).map_err(|error| CopyError::Foreign(error.to_string()))?;
+    Ok(Stored { document, numbers })
 }
 
-fn document_in(text: &[u8]) -> Result<Read<Document>, String> {
-    let found = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    form::read(&found).map_err(|error| error.to_string())
+fn document_in(text: &[u8]) -> serde_json::Result<Read<Document>> {
+    form::read(&serde_json::from_slice(text)?)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::copies;
 use super::record::Record;
 use crate::locked_file::{FileId, file_id, give_to_owner_of, same_file};
 use crate::writers::open_file;
-use crate::{StateError, TakenOver};
+use crate::{Cause, StateError, TakenOver};
 
 /// The name of the state file in its directory.
 pub(super) const FILE_NAME: &str = "ceilings";
@@ -70,10 +70,10 @@ impl StateFile {
         if self.is_sound && self.overwrite(&document) {
             return Ok(());
         }
-        let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
+        let Err(error) = self.replace(&document) else { return Ok(()) };
         // There is no room for a new file, so the old file is overwritten. This writes every page
         // of the old file again, so the earlier failed syncs of the file no longer matter.
-        if is_full && self.is_named && self.overwrite(&document) {
+        if error.cause() == Cause::Full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
         Err(error)
@@ -93,13 +93,11 @@ impl StateFile {
     }
 
     /// Makes a new file durable, gives it the name of the state file, and makes this name durable.
-    /// An error comes with true if the disk or a quota is full.
-    fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
+    fn replace(&mut self, document: &str) -> Result<(), StateError> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
-            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            (is_full, StateError::from_system(&error, format!("cannot {what} {}: {error}", path.display())))
+            StateError::from_system(&error, format!("cannot {what} {}: {error}", path.display()))
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
@@ -220,8 +218,9 @@ impl Slots {
     /// # Errors
     /// There are three reasons: no copy is whole, the copy that counts has an invalid record, or a
     /// copy is only for newer programs.
-    pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
-        let stored = copies::read(bytes).map_err(|error| error.to_string())?;
+    pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), StateError> {
+        let stored =
+            copies::read(bytes).map_err(|error| StateError::new(Cause::Damaged, error.to_string()))?;
         let slots =
             Slots { slot_bytes: bytes.len() / 2, number: stored.number(), first: stored.first_to_write() };
         Ok((slots, stored.document.to_read().records))
@@ -307,7 +306,8 @@ pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Reads both halves of a file. A half that cannot be read counts as a lost copy.
 fn read_slots(file: &File, length: u64) -> io::Result<Vec<u8>> {
     if length > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        let text = format!("it has more than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
     }
     let mut bytes = vec![0; length as usize];
     let (first, second) = bytes.split_at_mut(length as usize / 2);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostIdentity, Owner};
 use crate::source_kind::kind_of;
+use crate::{Cause, StateError};
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
@@ -157,12 +158,12 @@ impl From<Record> for Line {
 }
 
 impl TryFrom<Line> for Record {
-    type Error = String;
+    type Error = StateError;
 
-    fn try_from(line: Line) -> Result<Self, String> {
+    fn try_from(line: Line) -> Result<Self, StateError> {
         let numbering = line.numbering()?;
         let assigned_bound = line.assigned_bound.as_deref().map(str::parse).transpose();
-        let assigned_bound = assigned_bound.map_err(|error| format!("assigned_bound: {error}"))?;
+        let assigned_bound = assigned_bound.map_err(|error| foreign(format!("assigned_bound: {error}")))?;
         Ok(Record {
             numbering,
             assigned_bound,
@@ -185,20 +186,25 @@ impl TryFrom<Line> for Record {
     }
 }
 
+/// Returns the error for a line that no program of this project writes.
+fn foreign(reason: impl Display) -> StateError {
+    StateError::new(Cause::Damaged, reason.to_string())
+}
+
 impl Line {
-    fn numbering(&self) -> Result<Numbering, String> {
-        fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-            text.parse().map_err(|error: T::Err| error.to_string())
+    fn numbering(&self) -> Result<Numbering, StateError> {
+        fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, StateError> {
+            text.parse().map_err(foreign)
         }
         match (&self.layout, &self.worker_ids, &self.increment, &self.offset) {
             (Some(layout), Some(worker_ids), None, None) => {
-                Numbering::new(parsed(layout)?, parsed(worker_ids)?).map_err(|error| error.to_string())
+                Numbering::new(parsed(layout)?, parsed(worker_ids)?).map_err(foreign)
             }
             (None, None, Some(increment), Some(offset)) => {
                 let counter = TicketCounter::new(&self.name, parsed(increment)?, parsed(offset)?);
-                counter.map(Numbering::from).map_err(|error| error.to_string())
+                counter.map(Numbering::from).map_err(foreign)
             }
-            _ => Err(format!("source {:?} has neither a layout nor a ticket counter", self.name)),
+            _ => Err(foreign(format!("source {:?} has neither a layout nor a ticket counter", self.name))),
         }
     }
 }

@@ -111,7 +111,7 @@ impl Coordinator for Store {
     }
 
     /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
         Ok(Vec::new())
     }
 
@@ -216,7 +216,7 @@ impl Daemon {
     fn ask(&mut self, reading: Reading) {
         let polled = self.keeper.poll(reading);
         for Write { writer, number, .. } in polled.writes {
-            let outcome = Outcome { writer, number, result: Ok(()) };
+            let outcome = Outcome { writer, number, failure: None };
             self.keeper.written(outcome, self.wall.believe(reading), |_, _| {});
         }
         for wanted in polled.ranges {

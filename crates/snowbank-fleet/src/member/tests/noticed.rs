@@ -10,6 +10,7 @@ use crate::notice::{CONNECTING, SWAP};
 use crate::{CounterKey, Marker, NUMBERS_MAX, NoteStore, NumberRange, POLL_PERIOD, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::{Numbering, TicketCounter};
+use snowbank_state::StateError;
 
 /// The number of a daemon's sources.
 const SOURCES: usize = 16;
@@ -120,7 +121,7 @@ impl Coordinator for Slow {
     }
 
     /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
         Ok(Vec::new())
     }
 
@@ -170,7 +171,7 @@ impl NoteStore for SlowDisk {
         }
     }
 
-    fn wait(&self, limit: Duration) -> Result<bool, String> {
+    fn wait(&self, limit: Duration) -> Result<bool, StateError> {
         let mut world = self.0.0.lock().unwrap();
         let until = world.durable_at.min(world.now + limit);
         world.now = world.now.max(until);

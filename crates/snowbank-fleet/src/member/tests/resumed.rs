@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::{Marker, NoteStore};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_state::StateError;
 
 /// Returns the ceiling below which a start with these notes goes on without asking. Returns `None`
 /// if the start must ask.
@@ -165,7 +166,7 @@ struct HangingDisk(AtomicUsize);
 impl NoteStore for HangingDisk {
     fn begin(&self, _: Notes) {}
 
-    fn wait(&self, _: Duration) -> Result<bool, String> {
+    fn wait(&self, _: Duration) -> Result<bool, StateError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(false)
     }
