@@ -78,6 +78,36 @@ fn a_state_and_its_marks_are_continued() {
     assert!(wire.next_once_granted(Ask::of(1).source("orders")).runs()[0].first > BOUND);
 }
 
+/// The export has records with each field that only some have.
+#[test]
+fn an_export_is_imported_whole() {
+    let machine = Machine::new();
+    let export = repository("tests/stability/0.1.0/export");
+    let said = machine.run(&["state", "import", export.to_str().expect("text")]).printed();
+    assert_eq!(said.matches(&format!("from ID {BOUND}")).count(), 3, "{said}");
+    let state = fs::read_to_string(machine.path("state/ceilings")).expect("a state");
+    for field in ["untouched", "assigned", "restored", "retired", "forgotten"] {
+        assert!(state.contains(&format!("\"{field}\":true")), "{field}: {state}");
+    }
+    assert!(state.contains(&format!("\"assigned_bound\":\"{BOUND}\"")), "{state}");
+}
+
+#[test]
+fn each_fate_of_a_mark_is_read() {
+    for fate in ["granted", "returned", "released", "unknown"] {
+        let machine = machine_with(&kept("ceilings"));
+        for lock in ["ad80eff9d3f857e2-3.lock", "534ac86b32fb9637-1-1.lock"] {
+            let text = kept(lock).replacen("granted ", &format!("{fate:8}"), 1);
+            fs::write(machine.path("locks").join(lock), text).expect("written");
+        }
+        let shown = machine.run(&["state", "show", "--json"]).printed();
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        for source in [0, 1] {
+            assert_eq!(shown["sources"][source]["marks"][0]["status"], fate, "{shown}");
+        }
+    }
+}
+
 #[test]
 fn a_state_of_a_newer_format_is_refused_in_one_line() {
     let state = kept("ceilings");
