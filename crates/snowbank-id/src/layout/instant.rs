@@ -116,10 +116,19 @@ fn unix_ms_digits(text: &str) -> Option<&str> {
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
+/// The place of the seconds in RFC 3339.
+const LEAP_SECOND_AT: std::ops::Range<usize> = 16..19;
+
 fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
     // The parser accepts more than RFC 3339: annotations in brackets, and times without colons.
     let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
-    match text.parse() {
+    match text.parse::<Timestamp>() {
+        // Unix time has no leap second. The parser reads it as the second before, so that a sorted
+        // list would go back. The second that follows keeps the order.
+        Ok(timestamp) if shaped && text.get(LEAP_SECOND_AT) == Some(":60") => {
+            let next = Timestamp::from_second(timestamp.as_second() + 1);
+            next.map_err(|_| out_of_range(text))
+        }
         Ok(timestamp) if shaped => Ok(timestamp),
         Err(_) if shaped && format!("{text}Z").parse::<Timestamp>().is_ok() => {
             Err(LayoutError::new(format!(
@@ -150,6 +159,9 @@ mod tests {
         assert_eq!(unix_ms("-1360400000000"), -1360400000000);
         assert_eq!(unix_ms("2016-05-20"), 1463702400000);
         assert_eq!(unix_ms("0"), 0);
+        for leap_second in ["2016-12-31T23:59:60Z", "2017-01-01t01:59:60.987+02:00"] {
+            assert_eq!(unix_ms(leap_second), unix_ms("2017-01-01"), "{leap_second}");
+        }
         assert_eq!("1969-12-31T23:59:59.9999999Z".parse(), Ok(UnixMicros(-1)), "rounded down, not to zero");
     }
 
