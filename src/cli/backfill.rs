@@ -33,7 +33,8 @@ Instants of one tick share its IDs; if it has too few, the next IDs are of the t
 
 Exit codes:
   0  an ID for each instant is printed
-  1  an instant is refused, something is in use, or Ctrl-C; printed IDs are good
+  1  an instant is refused, something is in use, nobody reads the output, or Ctrl-C;
+     printed IDs are good
   2  wrong use";
 
 /// The most lines whose IDs are made durable together. A kill loses at most the instants of so many
@@ -352,7 +353,7 @@ impl Backfill {
                 await_reader(is_stopped)?;
                 // A write that fails may have reached the reader in part.
                 self.printed = Position(position.0 + 1);
-                out.write_all(&text)?;
+                out.write_all(&text).map_err(not_written)?;
                 text.clear();
             }
         }
@@ -366,6 +367,15 @@ impl Backfill {
         let left = Left { source: 0, id_bound, is_untouched: false };
         Ok(self.store.trim(&[left], wall_minus_boot_us())?)
     }
+}
+
+/// Returns the failure of a write. Not all IDs reached a reader that has gone, so unlike other
+/// commands this one has then failed.
+fn not_written(error: io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        return Failure::Output(error);
+    }
+    Failure::no("the reader of the output is gone; go on with the instants whose IDs it did not read")
 }
 
 /// The name of the records of back-filling.

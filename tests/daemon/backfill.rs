@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::Random;
 use crate::support::ids::unix_ms;
 use crate::support::machine::Machine;
 use crate::support::program::{Said, program};
@@ -182,6 +183,122 @@ fn after_ctrl_c_the_next_run_goes_on_behind_the_last_printed_id() {
     let next = EPOCH + drawn.len() as u64 * 30_000;
     let rest = ids(&run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n")).printed());
     assert!(rest[0] > *drawn.last().unwrap());
+}
+
+/// The instants that databases and programs write.
+#[test]
+fn instants_have_zones_fractions_and_leap_seconds() {
+    /// 2017-01-01T00:00:00Z, in Unix milliseconds.
+    const YEAR_2017: u64 = 1_483_228_800_000;
+    let machine = Machine::new();
+    let rows = [
+        ("2016-12-31T23:59:59.999Z", YEAR_2017 - 1),
+        ("2016-12-31T23:59:60Z", YEAR_2017),
+        ("2016-12-31T23:59:60.5Z", YEAR_2017),
+        ("2017-01-01", YEAR_2017),
+        ("2016-12-31T19:00:00-05:00", YEAR_2017),
+        ("2017-01-01T05:45:00.0019+05:45", YEAR_2017 + 1),
+        ("2017-01-01 00:00:00.002+00", YEAR_2017 + 2),
+        ("2017-01-01t00:00:00.0029999z", YEAR_2017 + 2),
+        ("1483228800003", YEAR_2017 + 3),
+        ("2017-01-01T00:01Z", YEAR_2017 + 60_000),
+    ];
+    let input: String = rows.iter().map(|(text, _)| format!("{text}\r\n")).collect();
+    let said = run(&mut backfill(&machine, "twitter", "7"), &input);
+    let found: Vec<_> = ids(&said.printed()).iter().map(|id| (id >> 22) + EPOCH).collect();
+    assert_eq!(found, rows.map(|(_, instant)| instant));
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_a_state_that_goes_on() {
+    let machine = Machine::new();
+    let (child, out, drawn) = interrupted(&machine, 10);
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("the reader of the output is gone"), "{said}");
+    // The pipe held at most 64 KiB that nobody read, and the reader's buffer 8 KiB.
+    let next = EPOCH + (drawn.len() as u64 + 80 * 1_024 / 2) * 30_000;
+    let rest = ids(&run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n")).printed());
+    assert!(rest[0] > *drawn.last().unwrap());
+}
+
+/// The input is a pipe, and a million instants take no more memory than the first hundred thousand.
+#[test]
+fn a_million_instants_need_no_more_memory_than_few() {
+    let machine = Machine::new();
+    let mut child = backfill(&machine, "twitter", "7").spawn().expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut peaks_kib = Vec::new();
+    let mut last = 0;
+    for part in 0..10 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let rows = part * 100_000..(part + 1) * 100_000;
+                let lines: String = rows.map(|row| format!("{}\n", EPOCH + row * 30_000)).collect();
+                stdin.write_all(lines.as_bytes()).expect("read");
+            });
+            for _ in 0..100_000 {
+                let mut line = String::new();
+                out.read_line(&mut line).unwrap();
+                let id: u64 = line.trim_end().parse().expect("an ID");
+                assert!(id > last, "{id} after {last}");
+                last = id;
+            }
+        });
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peaks_kib.push(peak.trim_end_matches("kB").trim().parse::<u64>().expect("a number"));
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert!(peaks_kib[9] <= peaks_kib[0] + 1_024, "{peaks_kib:?}");
+}
+
+/// Each run is killed somewhere, and the next one goes on with the rows whose IDs were not printed,
+/// or, as its refusal says, from a later instant on.
+#[test]
+fn runs_that_are_killed_again_and_again_repeat_no_id() {
+    let machine = Machine::new();
+    let mut random = Random::seeded(46);
+    let mut seen = BTreeSet::new();
+    let mut row = 0;
+    for _ in 0..25 {
+        let mut child = backfill(&machine, "twitter", "7").spawn().expect("the program runs");
+        let mut stdin = child.stdin.take().expect("piped");
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        let instant = |row: u64| YEAR_2024 + row * 50;
+        let lines: String = (row..row + 40_000).map(|row| format!("{}\n", instant(row))).collect();
+        let feeder = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+        let until = random.below(20_000);
+        let mut printed = 0;
+        for line in out.lines() {
+            let line = line.unwrap();
+            // A line that was cut off is no ID.
+            if let Ok(id) = line.parse::<u64>()
+                && (id >> 22) + EPOCH == instant(row + printed)
+            {
+                assert!(seen.insert(id), "{id} came twice");
+                printed += 1;
+            }
+            if printed == until {
+                child.kill().unwrap();
+            }
+        }
+        let output = child.wait_with_output().unwrap();
+        let _ = feeder.join().expect("the thread ends");
+        row += printed;
+        let said = String::from_utf8(output.stderr).unwrap();
+        if let Some((_, allowed)) = said.split_once("allowed: instants from ") {
+            assert_eq!(printed, 0, "{said}");
+            let from: jiff::Timestamp = allowed.split(' ').next().expect("one").parse().expect("an instant");
+            let later = (from.as_millisecond() as u64 - instant(0)).div_ceil(50);
+            assert!(later > row && later <= row + 8_192 + 1, "{said}");
+            row = later;
+        }
+    }
+    assert!(seen.len() > 25 * 1_000, "{}", seen.len());
 }
 
 #[test]
