@@ -59,6 +59,7 @@ use std::time::Duration;
 
 use crate::access::{Denial, Session};
 use crate::config::Protocol;
+use snowbank_core::source::LastNumber;
 use snowbank_id::layout::{Run, UnixMicros};
 use snowbank_wire::{ErrorCode, MAX_REQUEST_SIZE};
 
@@ -155,9 +156,9 @@ impl Conditions<'_> {
             if at > 0 {
                 json += TICKET;
                 let last = tickets.next().and_then(|source| self.last_number(source).ok());
-                if let Some(last) = last {
+                if let Some(LastNumber { number, is_exact }) = last {
                     // As text, because JavaScript's integers end at 2^53.
-                    json += &format!(",\"last\":\"{last}\"");
+                    json += &format!(",\"last\":\"{number}\",\"last_is_exact\":{is_exact}");
                 }
             }
             json += part;
@@ -172,7 +173,7 @@ impl Conditions<'_> {
     /// The client may not draw from the source, or the source hands out nothing now.
     ///
     /// [`Source::last_number`]: snowbank_core::source::Source::last_number
-    fn last_number(&self, source: usize) -> Result<u64, Words> {
+    fn last_number(&self, source: usize) -> Result<LastNumber, Words> {
         let name = &self.facts.sources[source];
         if !self.session.may_draw(source) {
             return Err(in_words(Reason::Denied, self.session.name(), name, None));
@@ -197,7 +198,7 @@ pub trait CountsOf {
 
     /// Returns the last number of a ticket source. `None` while the source hands out nothing, and for
     /// other sources.
-    fn last_number(&self, _source: usize) -> Option<u64> {
+    fn last_number(&self, _source: usize) -> Option<LastNumber> {
         None
     }
 
@@ -357,10 +358,10 @@ pub struct FrameLimit {
 pub const FEW_IDS: u32 = 8;
 
 /// A full frame holds this many times as much as a small frame.
-const SMALL_FRAME_PART: usize = 16;
+const SMALL_FRAME_PART: usize = 24;
 
 impl FrameLimit {
-    /// Returns the limit of a small frame: about four KiB.
+    /// Returns the limit of a small frame: about three KiB.
     #[cold]
     pub fn small(self) -> FrameLimit {
         FrameLimit { runs: self.runs / SMALL_FRAME_PART, ids: self.ids / SMALL_FRAME_PART as u64 }

@@ -185,7 +185,8 @@ fn ticket_in_words(source: &Subject) -> String {
     let place = if source.is(TicketShared) { " at the fleet's coordinator" } else { "" };
     let last = match source.text(TicketLastText) {
         Some("0") => String::from("no number handed out yet; "),
-        Some(last) => format!("last number {last}; "),
+        Some(last) if source.is(TicketLastIsExact) => format!("last number {last}; "),
+        Some(last) => format!("last number at most {last}; "),
         None => String::new(),
     };
     format!(

@@ -114,7 +114,7 @@ impl Memcached {
             Increment::Read => {
                 let error = match conditions.last_number(source) {
                     Ok(last) => {
-                        self.reached(out, form, last);
+                        self.reached(out, form, last.number);
                         None
                     }
                     Err(words) => {

@@ -106,8 +106,9 @@ fn with_a_reserve_of_one_a_kill_skips_no_number() {
     assert_eq!(reply.ids()[0], expected);
 }
 
-/// Returns the last number of the source `orders`, as each place of the daemon tells it.
-fn last_everywhere(daemon: &Daemon) -> [String; 7] {
+/// Returns the last number of the source `orders`, as each place of the daemon tells it. Asserts that
+/// each place with words says whether it is exact.
+fn last_everywhere(daemon: &Daemon, is_exact: bool) -> [String; 7] {
     let [_, resp, memcached, http, _] = &daemon.addresses[..] else { panic!("{:?}", daemon.addresses) };
     let mut redis = FrontEndClient::connect(resp.tcp());
     redis.send("GET orders\r\nINCRBY orders 0\r\n");
@@ -116,9 +117,13 @@ fn last_everywhere(daemon: &Daemon) -> [String; 7] {
     memcached.send("incr orders 0\r\n");
     let sources = FrontEndClient::connect(http.tcp()).get("/v1/sources", "").json();
     let status = get(daemon, "/status").json();
-    let text = |json: &serde_json::Value| json["sources"][0]["last"].as_str().expect("text").to_owned();
+    let text = |json: &serde_json::Value| {
+        assert_eq!(json["sources"][0]["last_is_exact"], is_exact, "{json}");
+        json["sources"][0]["last"].as_str().expect("text").to_owned()
+    };
     let words = status["sources"][0]["facts"][0].as_str().expect("a fact");
-    let words = words.strip_prefix("last number ").and_then(|words| words.split_once(';'));
+    let prefix = if is_exact { "last number " } else { "last number at most " };
+    let words = words.strip_prefix(prefix).and_then(|words| words.split_once(';'));
     let metric = sample(&scrape(daemon), "snowbank_ticket_last{source=\"orders\"}");
     [
         by_get,
@@ -141,20 +146,27 @@ fn every_place_tells_the_same_last_number() {
     let start = || machine.setup(ORDERS).resp().front_end("memcached").front_end("http").admin().start();
     shown("0");
     let mut daemon = start();
-    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "0"));
+    assert_eq!(last_everywhere(&daemon, true), [(); 7].map(|()| "0"));
     next(&daemon, 7);
-    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "7"));
+    assert_eq!(last_everywhere(&daemon, true), [(); 7].map(|()| "7"));
     shown("at most 32");
     daemon.kill();
     shown("at most 32");
+    // A stop without a number does not make it known.
+    for _ in 0..2 {
+        let daemon = start();
+        assert_eq!(last_everywhere(&daemon, false), [(); 7].map(|()| "32"), "the highest that is possible");
+        daemon.stop();
+        shown("at most 32");
+    }
     let daemon = start();
-    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "32"), "the last that may have been handed out");
     assert_eq!(next(&daemon, 2), [33, 34]);
-    assert_eq!(last_everywhere(&daemon), [(); 7].map(|()| "34"));
+    assert_eq!(last_everywhere(&daemon, true), [(); 7].map(|()| "34"));
     daemon.stop();
     shown("34");
     let json = machine.run(&["state", "show", "--json"]).out;
-    assert!(json.contains(r#""last":"34""#), "{json}");
+    assert!(json.contains(r#""last":"34","last_is_exact":true"#), "{json}");
+    assert_eq!(last_everywhere(&start(), true), [(); 7].map(|()| "34"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod rules;
 mod window;
 
 pub use kind::Kind;
-pub use ranges::{InRanges, Range};
+pub use ranges::{InRanges, LastNumber, Range};
 pub use rules::{OnStepBack, Rules, SequenceStart};
 pub use window::{Bound, Window};
 
@@ -73,6 +73,8 @@ pub struct Source {
     /// The value that the cursor had when the source was created. While the cursor has this value,
     /// nothing has been claimed.
     start: Position,
+    /// True if the last claim before `start` ended there.
+    starts_at_a_claim: bool,
     grant: Grant,
     catch_up: CatchUp,
     /// The start, if the clock must reach it before the first claim. See
@@ -126,6 +128,7 @@ impl Source {
             rules,
             cursor,
             start,
+            starts_at_a_claim: false,
             grant,
             catch_up,
             begins_at: None,
@@ -143,6 +146,12 @@ impl Source {
         self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
         self
+    }
+
+    /// Records that a clean stop has stored the end of the last claim, and that the source starts
+    /// there.
+    pub fn starts_at_a_claim(self) -> Self {
+        Source { starts_at_a_claim: true, ..self }
     }
 
     /// Returns the time until a source that [begins with the clock](Source::begins_with_the_clock)

@@ -151,6 +151,9 @@ struct Shown<'a> {
     /// The last number of a ticket counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
+    /// False if `last` is only the highest number that can have been handed out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_is_exact: Option<bool>,
     /// The time of the ceiling. A ticket counter has no time.
     ceiling_time: Option<String>,
     /// How far the ceiling is ahead of the wall clock; negative if it is behind.
@@ -190,10 +193,13 @@ impl<'a> Shown<'a> {
     fn of(record: &'a Record, marks: Vec<MarkShown>, now: UnixMicros, here: &HostIdentity) -> Self {
         let layout = record.numbering.snowflake().map(|(layout, _)| layout);
         let instant = record.instant();
+        let last = last_number(record);
+        let last_is_exact = last.as_deref().map(|last| record.ends_at_a_claim() || last == "0");
         Shown {
             record,
             kind: Kind::of(&record.numbering, false).name(),
-            last: last_number(record),
+            last,
+            last_is_exact,
             ceiling_time: layout.zip(instant).map(|(layout, instant)| layout.rfc3339(instant)),
             ahead_ms: instant.map(|instant| instant.0.saturating_sub(now.0) / 1_000),
             this_boot: are_same(record.boot.as_deref(), here.boot.as_deref()),
@@ -227,7 +233,7 @@ impl<'a> Shown<'a> {
                 let offset = counter.offset();
                 writeln!(out, "  counter     increment {increment}, offset {offset}")?;
                 if let Some(last) = &self.last {
-                    let at_most = if self.record.clean { "" } else { "at most " };
+                    let at_most = if self.last_is_exact == Some(true) { "" } else { "at most " };
                     writeln!(out, "  last        {at_most}{last}")?;
                 }
                 writeln!(out, "  ceiling     position {ceiling}; every number handed out is below {id_bound}")

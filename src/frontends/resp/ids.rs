@@ -76,8 +76,9 @@ fn last_number(source: usize, conditions: &Conditions<'_>) -> Result<u64, Refuse
     if conditions.draining {
         return Err(Refused::new(ErrorCode::ShuttingDown, format!("SHUTTING_DOWN {STOPPING}")));
     }
-    let number = conditions.last_number(source);
-    number.map_err(|words| Refused::new(words.code, words.line(&words.code.name().to_ascii_uppercase())))
+    let last = conditions.last_number(source);
+    last.map(|last| last.number)
+        .map_err(|words| Refused::new(words.code, words.line(&words.code.name().to_ascii_uppercase())))
 }
 
 /// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].

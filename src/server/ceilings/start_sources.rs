@@ -70,8 +70,8 @@ pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
 fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
-         start with --adopt-state once its daemon has stopped for good; for two daemons, give this one worker IDs that no \
-         daemon uses, and an empty --state-dir",
+         start with --adopt-state once its daemon has stopped for good, if this is the state that it used last, and no earlier \
+         copy; for two daemons, give this one worker IDs that no daemon uses, and an empty --state-dir",
         path.display(),
         record.name
     ))
@@ -477,6 +477,7 @@ fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosit
     };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start.position, now);
+    let source = if start.start.is_clean { source.starts_at_a_claim() } else { source };
     if settings.kind.takes_ranges() { source.with_shared_counter() } else { source }
 }
 

@@ -103,7 +103,7 @@ figures! { metrics {
     ClockBehindS: Daemon, "", "snowbank_wall_clock_behind_seconds", [], "how far the wall clock is behind its latest time, or how long it has stood still";
     ClockHeldS: Daemon, "", "snowbank_wall_clock_held_seconds", [], "by how much the wall clock stepped forward, while that is not followed";
     LayoutYearsLeft: Source, "layout_years_left", "snowbank_layout_years_left", [], "years until the layout ends";
-    TicketLast: Source, "", "snowbank_ticket_last", [], "the last number that a ticket source handed out; before its first one, the highest that may have been handed out before the start: after a crash the end of the reservation";
+    TicketLast: Source, "", "snowbank_ticket_last", [], "the last number that a ticket source handed out; after a crash, until the first one, the highest that it can have handed out (in /status `last_is_exact` is then false)";
     TicketReserved: Source, "reserved", "snowbank_ticket_reserved", [], "numbers of a ticket source that can be handed out if its ceiling is not raised";
     TicketLeftShare: Source, "left_share", "snowbank_ticket_left_ratio", [], "share of a ticket source's numbers that are left, from 0 to 1";
     FleetHeadroomS: Source, "fleet_headroom_s", "snowbank_fleet_headroom_seconds", [], "how long IDs can be handed out without the fleet's coordinator, at the present rate for a shared counter; absent without a fleet, as are all `snowbank_fleet_` metrics";
@@ -209,6 +209,8 @@ figures! { metrics {
     TicketOffset: Source, "offset";
     /// The last number, as text, because JavaScript's integers end at 2^53.
     TicketLastText: Source, "last";
+    /// False after a crash, until the first number: no larger number than `last` was handed out.
+    TicketLastIsExact: Source, "last_is_exact";
     /// True if the counter is at the coordinator, where other daemons may use it too.
     TicketShared: Source, "shared";
     /// True once another process, or another copy of the machine, may hand out the same numbers.

@@ -20,6 +20,7 @@ use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::{LiveConfig, Stage};
 use snowbank_core::clock::Now;
 use snowbank_core::shard::Shard;
+use snowbank_core::source::LastNumber;
 
 /// A shard, and the state that its connections share.
 pub(crate) struct ThreadState {
@@ -51,7 +52,7 @@ impl CountsOf for ThreadState {
         self.counters.gets.add(gets);
     }
 
-    fn last_number(&self, source: usize) -> Option<u64> {
+    fn last_number(&self, source: usize) -> Option<LastNumber> {
         self.live_config.borrow().source(source).last_number()
     }
 

@@ -68,6 +68,16 @@ pub(super) struct SharedCounter {
     has_ended: AtomicBool,
 }
 
+/// The last number of a ticket counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastNumber {
+    /// No larger number was handed out.
+    pub number: u64,
+    /// True if the number itself was handed out, or none ever was. False after a crash until the
+    /// first number, because only the end of the reservation is stored.
+    pub is_exact: bool,
+}
+
 impl Source {
     /// Makes a ticket source take its numbers from ranges of a shared counter. Nothing is granted
     /// before the first range.
@@ -138,12 +148,11 @@ impl Source {
         end.0.saturating_sub(self.cursor().unwrap_or(end).0)
     }
 
-    /// Returns the last number that was handed out. If there was none since the start, returns the
-    /// last number before the start; 0 if the counter has not begun. `None` for a sealed source, and
-    /// for one that follows the clock.
+    /// Returns the last number that was handed out; 0 if there was none ever. `None` for a sealed
+    /// source, and for one that follows the clock.
     ///
     /// The numbers of a request that ended before its reply count as handed out.
-    pub fn last_number(&self) -> Option<u64> {
+    pub fn last_number(&self) -> Option<LastNumber> {
         self.numbering.ticket()?;
         let _not_moving = self.shared_counter.as_ref().map(|shared| lock(&shared.next));
         let mut end = self.cursor()?.0;
@@ -153,7 +162,9 @@ impl Source {
             // Nothing was claimed since the cursor moved to another range.
             end = shared.moved_from.load(Ordering::Relaxed);
         }
-        Some(end.checked_sub(1).map_or(0, |last| self.numbering.id_at(Position(last))))
+        let number = end.checked_sub(1).map_or(0, |last| self.numbering.id_at(Position(last)));
+        let is_exact = end != self.start.0 || self.starts_at_a_claim || number == 0;
+        Some(LastNumber { number, is_exact })
     }
 
     /// Returns how many positions the cursor skipped when it moved from one range to another.
