@@ -45,7 +45,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
             FrameIds { runs: &runs, random: &[], needs_list, reply_count: Some(ask.count), more: true };
         let mut out = Vec::new();
         front.encode_ids(&mut out, form, &frame_ids, &mut fastrand::Rng::with_seed(1));
-        let bytes_max = if is_small { 5 * 1_024 } else { MAX_REPLY_SIZE };
+        let bytes_max = if is_small { 3 * 1_024 } else { MAX_REPLY_SIZE };
         assert!(out.len() <= bytes_max, "{:?}: {} bytes for {count} IDs", F::PROTOCOL, out.len());
     }
 }

@@ -60,7 +60,7 @@ fn refusals_are_json_with_a_reason_and_a_retry_time() {
         ("/v1/ids?count=1&count=2", 400, &["twice"]),
         ("/v1/ids?wait=soon", 400, &["wait=soon"]),
         ("/v1/ids?format=base7", 400, &["format"]),
-        ("/v1/ids?source=slow&count=40&wait=0", 400, &["exhausted", "never"]),
+        ("/v1/ids?source=slow&count=40&wait=0", 409, &["exhausted", "never"]),
         ("/v1/decode/x", 400, &["malformed"]),
         ("/v1/range?from=2026-01-01", 400, &["to"]),
         ("/nothing", 404, &["/v1/ids"]),

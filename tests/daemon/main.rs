@@ -19,6 +19,7 @@ mod frontend_clients;
 mod frontend_http;
 mod frontend_memcached;
 mod frontend_noeqd;
+mod frontend_openapi;
 mod frontend_resp;
 mod frontend_rules;
 mod hostile;

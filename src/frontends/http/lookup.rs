@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::Head;
-use super::query::{Query, malformed};
+use super::query::{Query, malformed, unfit};
 use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use crate::frontends::{Conditions, Facts, statistics};
-use snowbank_id::layout::Layout;
+use snowbank_id::layout::{Layout, LayoutError};
 use snowbank_wire::ErrorCode;
 
 /// Answers /v1/sources with the JSON of an INFO reply.
@@ -20,10 +20,11 @@ pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
 /// Returns the layout of a source, or a refusal if it is a ticket source, which has no layout.
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
-        malformed(&format!(
-            "source {} has tickets, which have no fields and no time; name a source with a layout",
-            facts.sources[source]
-        ))
+        let name = &facts.sources[source];
+        let text = format!(
+            "source {name} has tickets, which have no fields and no time; name a source with a layout"
+        );
+        unfit(&text)
     })
 }
 
@@ -34,9 +35,12 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
     let layout = layout_of(source, facts)?;
     let id = match codec_of(query.get("format"), source, facts)? {
         Some(codec) => codec.read(text).map_err(|error| malformed(&error.to_string()))?,
-        None => layout.parse_id(text).map_err(|error| malformed(&error.to_string()))?,
+        None if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err(malformed(&format!("{text:?} is not an ID: IDs are decimal numbers from 0")));
+        }
+        None => layout.parse_id(text).map_err(no_such_id)?,
     };
-    let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
+    let decoded = layout.decode(id).map_err(no_such_id)?;
     #[derive(Serialize)]
     struct Body<'a> {
         id: String,
@@ -56,6 +60,11 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
         worker_id: decoded.worker,
         fields: Members(decoded.fields),
     }))
+}
+
+/// Refuses a number that is no ID of the layout.
+fn no_such_id(error: LayoutError) -> Reply {
+    Reply::refusal(ErrorCode::Unsupported, 404, &error.to_string(), None)
 }
 
 /// A JSON object whose members keep their order.

@@ -92,3 +92,8 @@ fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
 pub(super) fn malformed(text: &str) -> Reply {
     Reply::refusal(ErrorCode::Malformed, 400, text, None)
 }
+
+/// Refuses a valid request that its source cannot fulfil.
+pub(super) fn unfit(text: &str) -> Reply {
+    Reply::refusal(ErrorCode::Unsupported, 409, text, None)
+}

@@ -80,10 +80,11 @@ impl Reply {
     }
 
     /// Returns the refusal of a request for IDs. A temporary refusal is a 503. It says after which
-    /// time to retry, if that is known.
+    /// time to retry, if that is known. A 409 is a valid request for more IDs than its source can
+    /// ever give within the wait.
     pub(super) fn from_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
-            (ErrorCode::Exhausted, None) => 400,
+            (ErrorCode::Exhausted, None) => 409,
             // A source that the client's identity may not draw from.
             (ErrorCode::UnknownSource, _) => 403,
             _ => 503,

@@ -1,7 +1,7 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, malformed};
+use super::query::{Query, malformed, unfit};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
 use crate::frontends::refusals::STOPPING;
@@ -140,7 +140,7 @@ pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Re
         return Ok(None);
     }
     let codec = format.codec(Context::new(&facts.sources[source], facts.layout(source)));
-    codec.map(Some).map_err(|error| malformed(&format!("format: {error}")))
+    codec.map(Some).map_err(|error| unfit(&format!("format: {error}")))
 }
 
 /// Answers /v1/ids.
