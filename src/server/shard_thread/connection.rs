@@ -146,8 +146,9 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
             };
-            // A long request of which only a part has arrived needs a share of the budget.
-            if read && self.exchange.unread.len() > KEPT_FREELY {
+            // A long request or transaction of which only a part has arrived needs a share of the
+            // budget.
+            if read && self.kept_requests() > KEPT_FREELY {
                 Box::pin(self.await_share()).await?;
             }
             turn = if read {

@@ -1,7 +1,7 @@
 //! Clients that request many IDs and read nothing. The daemon's memory stays within its budget and
 //! is released later, and other clients are served.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::support::{Ask, Reply, Setup, poll};
 const BUDGET: f64 = 4.0 * 1_048_576.0;
 /// The number of clients that do not read.
 const DEAF: usize = 300;
-/// The bytes by which each of these clients may make the daemon exceed the budget: a few requests
-/// and a small frame.
-const STEP: f64 = 12.0 * 1_024.0;
+/// The bytes by which each of these clients may make the daemon exceed the budget. The reference of
+/// the setting says so.
+const STEP: f64 = 8.0 * 1_024.0;
 
 /// Connects a client with a small receive buffer, and sends these requests.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
@@ -68,6 +68,61 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
             std::thread::sleep(Duration::from_millis(20));
             (daemon.resident_kib() < at_rest_kib + 8 * 1_024).then_some(())
         });
+    }
+}
+
+/// Whatever the clients send and leave unread, the sum of what the daemon keeps for them is bounded
+/// by the setting and by their number.
+#[test]
+fn the_budget_bounds_the_bytes_of_every_protocol() {
+    const BUDGET: f64 = 1_048_576.0;
+    let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"5s\"\n";
+    let daemon = Setup::configured(limits).front_end("resp").front_end("memcached").front_end("http").admin();
+    let daemon = daemon.start();
+    let [native, resp, memcached, http, _] = &daemon.addresses[..] else { panic!("five listeners") };
+    let http_head = "GET /v1/ids?count=100000 HTTP/1.1\r\nhost: localhost\r\n";
+    // Requests for two keys by turns, because equal ones in a row would be kept once.
+    let put_aside = format!("MULTI\r\n{}", "INCR default:1\r\nINCR default:2\r\n".repeat(1_500));
+    for (what, listener, request, reads) in [
+        ("IDs", native, requests(), false),
+        ("an array", resp, "SNOWBANK.NEXT default 100000\r\n".repeat(10).into(), false),
+        ("short replies", resp, "INCR default\r\n".repeat(30_000).into(), false),
+        ("half an argument", resp, format!("*2\r\n$4\r\nINCR\r\n$60000\r\n{:050000}", 0).into(), false),
+        ("a transaction whose replies are read", resp, put_aside.into(), true),
+        ("keys", memcached, "get default\r\n".repeat(20_000).into(), false),
+        ("half a list of keys", memcached, format!("get{}", " default".repeat(7_000)).into(), false),
+        ("JSON", http, format!("{http_head}\r\n").repeat(3).into(), false),
+        ("half a head", http, format!("{http_head}cookie: {:030000}", 0).into(), false),
+    ] {
+        let at_rest_kib = daemon.resident_kib();
+        let mut clients: Vec<_> = (0..DEAF).map(|_| (connect_deaf(listener.tcp(), b""), 0)).collect();
+        let mut highest = 0.0_f64;
+        let mut highest_kib = 0;
+        let mut still = 0;
+        // Sends as much as the daemon reads.
+        poll(&format!("a budget that is used up by {what}"), || {
+            still += 1;
+            for (client, sent) in &mut clients {
+                client.set_nonblocking(true).expect("a socket option");
+                if reads {
+                    while client.read(&mut [0; 4_096]).is_ok_and(|size| size > 0) {}
+                }
+                let next = &request[*sent..request.len().min(*sent + 8_192)];
+                let size = client.write(next).unwrap_or(0);
+                *sent += size;
+                if size > 0 {
+                    still = 0;
+                }
+            }
+            highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
+            highest_kib = highest_kib.max(daemon.resident_kib());
+            (still > 30 && highest > BUDGET / 2.0).then_some(())
+        });
+        assert!(highest <= BUDGET + DEAF as f64 * STEP, "{what}: {highest} bytes were queued");
+        let most_kib = 1_024 + DEAF as u64 * 32;
+        assert!(highest_kib <= at_rest_kib + most_kib, "{what}: {at_rest_kib} KiB, then {highest_kib} KiB");
+        drop(clients);
+        poll("an empty queue", || (sample(&scrape(&daemon), "snowbank_queued_bytes") == 0.0).then_some(()));
     }
 }
 

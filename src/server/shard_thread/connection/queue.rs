@@ -26,8 +26,9 @@ use snowbank_wire::MAX_REPLY_SIZE;
 
 /// One connection's share is the free budget divided by this. A lone client that sends everything
 /// before it reads, as pipelines of libraries for Redis do, may use a fifth of the budget: with the
-/// default, a million replies to INCR. Four such clients use up half. Ten thousand clients that never
-/// read exceed the budget by at most [`KEPT_FREELY`] and a small frame for each client.
+/// default, a million replies to INCR. Four such clients use up half. Clients that never read exceed
+/// the budget by at most 8 KiB each: [`KEPT_FREELY`] of replies, a small frame, and the requests of
+/// one short turn. Over TLS, add what TLS keeps unsent.
 const SHARE: usize = 4;
 
 /// The number of bytes that each connection may always keep, so that it makes progress: one request
@@ -94,13 +95,22 @@ impl<F: FrontEnd> Connection<F> {
         Share { replies_max, is_short }
     }
 
-    /// Returns whether the client may have more replies queued, while it does not read the earlier
-    /// ones. A long reply is encoded only as fast as the client reads it.
+    /// Returns whether more requests are read or served while the client does not read the earlier
+    /// replies. A long reply is encoded only as fast as the client reads it.
     pub(super) fn may_queue_more(&self) -> bool {
+        let kept = self.exchange.unwritten.len() + self.kept_requests();
+        self.pending.is_none() && !self.exchange.has_backlog() && kept < self.kept_max()
+    }
+
+    /// Returns how many bytes of requests the connection keeps: those that are not decoded, and
+    /// those that the front end has put aside, as in a transaction.
+    pub(super) fn kept_requests(&self) -> usize {
+        self.exchange.unread.len() + self.exchange.front.kept_bytes()
+    }
+
+    fn kept_max(&self) -> usize {
         let thread = &self.member.thread;
-        let is_amid_reply = self.exchange.has_backlog();
-        let kept_max = kept_max(thread, &thread.live_config.borrow().limits);
-        self.pending.is_none() && !is_amid_reply && self.exchange.unwritten.len() < kept_max
+        kept_max(thread, &thread.live_config.borrow().limits)
     }
 
     pub(super) fn record_kept(&mut self) {
@@ -111,17 +121,16 @@ impl<F: FrontEnd> Connection<F> {
         self.member.record_kept(kept + unsent);
     }
 
-    /// Waits while the half request that the connection keeps is longer than the connection's share
-    /// of the budget.
+    /// Waits while the requests that the connection keeps are longer than the connection's share of
+    /// the budget.
     ///
     /// # Errors
     /// The share did not become large enough within `stall_timeout`.
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {
-            let kept_max = kept_max(thread, &thread.live_config.borrow().limits);
             let stall_timeout = thread.live_config.borrow().limits.stall_timeout;
-            if self.exchange.unread.len() <= kept_max {
+            if self.kept_requests() <= self.kept_max() {
                 return Ok(());
             }
             if os_clock::boot().since(self.exchange.read_at) >= stall_timeout {

@@ -119,6 +119,8 @@ impl<F: FrontEnd> Connection<F> {
             }
         }
         let kept = self.exchange.unread.len();
+        // Before the read, because a small share allows a short read.
+        self.exchange.share = self.share(thread, &config.limits);
         let end = ready!(self.poll_input(thread, input, cx))?;
         if end == kept {
             return Poll::Ready(Ok(TurnEnd::End));
@@ -127,7 +129,6 @@ impl<F: FrontEnd> Connection<F> {
         if let Some(pending) = &mut self.pending {
             pending.record_heard();
         }
-        self.exchange.share = self.share(thread, &config.limits);
         let mut turn = Turn::begin(thread, config, state, &mut self.session);
         turn.conditions.draining = self.member.is_refused();
         let now = turn.now;

@@ -14,9 +14,13 @@ use tokio::io::AsyncWrite;
 use super::super::scheduler::tls_cost;
 use super::super::thread_state::ThreadState;
 use super::super::turn::TurnState;
+use super::queue::KEPT_FREELY;
 use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
+
+/// The size from which on a queue of replies grows to twice its size.
+const DOUBLES_FROM: usize = 2 * KEPT_FREELY;
 
 /// Bytes of replies that the socket has not taken yet.
 #[derive(Debug, Default)]
@@ -49,6 +53,11 @@ impl Unwritten {
         if self.written > self.len() {
             self.bytes.drain(..self.written);
             self.written = 0;
+        }
+        // A small queue takes no more memory than it needs. A long one doubles, so that it is rarely
+        // copied.
+        if self.bytes.len() < DOUBLES_FROM {
+            self.bytes.reserve_exact(bytes.len());
         }
         self.bytes.extend_from_slice(bytes);
     }
