@@ -191,7 +191,7 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     match store::foreign(records, &HostIdentity::here()) {
         None => Ok(()),
         Some(_) => Err(Failure::no(format_args!(
-            "the state in {} is another machine's; export it there, or, once its daemon has stopped for good, start once with --adopt-state",
+            "the state in {} is another machine's; export it there, or, once its daemon has stopped for good, start once with --adopt-state and the state that it used last",
             path.display()
         ))),
     }

@@ -1,5 +1,6 @@
 //! Daemons of one fleet on real coordinators: assignment of worker IDs, outages, and takeovers.
 
+mod advice;
 mod bad_input;
 mod endpoints;
 mod numbers;
