@@ -7,11 +7,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use crate::fleet::init;
-use crate::support::coordinators::on_one;
+use crate::support::coordinators::{Coordinator as _, Etcd, on_one};
+use crate::support::http::get;
+use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::program::run_configured;
 use crate::support::wire;
-use crate::support::{Ask, Daemon, Reply};
+use crate::support::{Ask, Daemon, Reply, poll};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use serde_json::Value;
 use snowbank_fleet::{CounterKey, Marker, Notes, NumberKey};
 use snowbank_state::form::Form;
@@ -155,6 +159,45 @@ fn notes_and_values_at_a_coordinator_are_read() {
     assert_eq!((number.id_bound, number.released, &*number.term), (BOUND, false, &*note.term));
     let counter = CounterKey::parse(kept("counter").trim()).expect("a counter");
     assert_eq!((counter.from, counter.next), (7_001, 7_033));
+}
+
+/// Returns the text of a key at etcd.
+fn value(etcd: &Etcd, key: &str) -> String {
+    let answer = etcd.get(key);
+    let (_, value) = answer.split_once("\"value\":\"").expect("a value");
+    let (value, _) = value.split_once('"').expect("a text");
+    String::from_utf8(STANDARD.decode(value).expect("base64")).expect("text")
+}
+
+/// A newer daemon has written the lines, and an older one serves with them. On a new connection the
+/// daemon would write its key.
+#[test]
+fn a_serving_daemon_leaves_a_newer_releases_fields_as_they_are() {
+    let Some(etcd) = Etcd::start() else { return };
+    let proxy = etcd.proxy();
+    let toml = format!(
+        "{}[[sources]]\nname = \"orders\"\nworker_ids = 5\n[[sources]]\nname = \"rows\"\nkind = \"fleet-ticket\"\n",
+        etcd.table(&[&proxy.url()])
+    );
+    init(&toml);
+    assert_eq!(run_configured(&toml, &["ticket", "set", "rows", "0"]).0, Some(0));
+    let machine = Machine::new();
+    let daemon = machine.setup(&toml).admin().start();
+    let draw = |source, count| daemon.connect().next_once_granted(Ask::of(count).source(source)).runs();
+    let mut runs = [draw("orders", 1), draw("rows", 1)].concat();
+    let keys = ["marker", "space-0/5", "ticket-rows"].map(|key| format!("/snowbank/default/{key}"));
+    let newer = keys.each_ref().map(|key| {
+        let text = value(&etcd, key).replacen("\"format\":2", "\"format\":3,\"more\":7", 1);
+        etcd.put(key, &text);
+        text
+    });
+    proxy.cut();
+    proxy.pass();
+    let is_refused = || get(&daemon, "/status").body.contains("found \\\"more\\\" in it");
+    poll("a write that is refused", || is_refused().then_some(()));
+    runs.extend([draw("orders", 1), draw("rows", 1)].concat());
+    assert_eq!(keys.each_ref().map(|key| value(&etcd, key)), newer);
+    assert_distinct(runs);
 }
 
 /// Both sides are tested with the present vectors: `crates/snowbank-wire/src/vectors.rs`, and

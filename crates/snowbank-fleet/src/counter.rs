@@ -69,17 +69,17 @@ impl CounterKey {
         CounterKey { counter, next, from, write, writer }
     }
 
-    /// Reads a value.
+    /// Reads a value, to compare or to show it.
     ///
     /// # Errors
-    /// The text is not a counter's value, or another release wrote it.
+    /// The text is not a counter's value, or only later releases may read it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         key::parse(text)
     }
 
     /// Reads a counter's identity.
     pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
-        Ok(key::read::<CounterKey>(text)?.to_read().counter)
+        Ok(CounterKey::parse(text)?.counter)
     }
 
     /// Returns the text of the value.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use snowbank_id::layout::{Space, UnixMicros};
 use snowbank_state::form::{self, Form, FormError, Read};
@@ -114,10 +114,10 @@ impl NumberKey {
         NumberKey { state, holder, source, since_unix_s, ..NumberKey::default() }
     }
 
-    /// Reads a value.
+    /// Reads a value, to compare or to show it.
     ///
     /// # Errors
-    /// The text is not a number's value, or another release wrote it.
+    /// The text is not a number's value, or only later releases may read it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
@@ -169,12 +169,23 @@ impl Marker {
         Marker { identity: identity.to_owned(), spaces, limits, ..Marker::default() }
     }
 
-    /// Reads a marker.
+    /// Reads a marker, to compare or to show it.
     ///
     /// # Errors
-    /// The text is not a marker, or another release wrote it.
+    /// The text is not a marker, or only later releases may read it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
+    }
+
+    /// Returns the text of this marker in place of `before`, an earlier text of it. It keeps the fields
+    /// that this release does not know, and the form: a daemon must be able to raise the floor of every
+    /// fleet that it serves.
+    pub(super) fn text_after(&self, before: &str) -> String {
+        let fields = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+        let mut kept = fields(before);
+        let known = serde_json::to_value(self).unwrap_or_default();
+        kept.extend(known.as_object().cloned().unwrap_or_default());
+        Value::Object(kept).to_string()
     }
 
     /// Returns the list of the ID spaces that daemons may use, as text.
@@ -254,7 +265,7 @@ impl Marker {
 
     /// Reads a marker's identity.
     pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
-        Ok(read::<Marker>(text)?.to_read().identity)
+        Ok(Marker::parse(text)?.identity)
     }
 
     /// Returns the text of the marker.
@@ -334,13 +345,28 @@ fn garbage(error: serde_json::Error) -> KeyError {
     KeyError::Garbage(error.to_string())
 }
 
-/// Reads a value. A daemon may have to write every value that it reads.
+/// Reads a value, to compare or to show it. It may have fields of a later release.
 pub(super) fn parse<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, KeyError> {
-    Ok(read::<T>(text)?.to_write()?)
+    Ok(read(text)?.to_read())
 }
 
-/// Reads a value that may have fields of a later release.
-pub(super) fn read<T: DeserializeOwned + Serialize>(text: &str) -> Result<Read<T>, KeyError> {
+/// Reads a value that another one replaces now.
+///
+/// # Errors
+/// As [`parse`], or the value has a field that this release would drop.
+pub(super) fn parse_to_replace<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, KeyError> {
+    Ok(read(text)?.to_write()?)
+}
+
+/// Checks that another value may replace this one. `None`: there is none.
+///
+/// # Errors
+/// As [`parse_to_replace`].
+pub(super) fn check_replaceable<T: DeserializeOwned + Serialize>(text: Option<&str>) -> Result<(), KeyError> {
+    text.map_or(Ok(()), |text| parse_to_replace::<T>(text).map(drop))
+}
+
+fn read<T: DeserializeOwned + Serialize>(text: &str) -> Result<Read<T>, KeyError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(KeyError::Garbage(format!("{} bytes", text.len())));
     }
@@ -479,15 +505,25 @@ mod tests {
     }
 
     #[test]
-    fn a_value_with_a_later_releases_field_is_not_written_again() {
+    fn a_value_with_a_later_releases_field_is_read_and_not_replaced() {
         let later = |text: &str| text.replacen("\"format\":2", "\"format\":3", 1);
-        assert_eq!(NumberKey::parse(&later(&key().text())), Ok(key()));
-        let more = |text: &str| later(text).replacen("\"write\"", "\"more\":1,\"write\"", 1);
+        assert_eq!(parse_to_replace::<NumberKey>(&later(&key().text())), Ok(key()));
+        let more = later(&key().text()).replacen("\"write\"", "\"more\":1,\"write\"", 1);
+        assert_eq!(NumberKey::parse(&more), Ok(key()));
         let unknown = KeyError::Newer(FormError::Unknown(String::from("more")));
-        assert_eq!(NumberKey::parse(&more(&key().text())), Err(unknown.clone()));
-        let marker = Marker::new("1f", Vec::new(), limits()).text();
-        assert_eq!(Marker::parse(&more(&marker)), Err(unknown));
-        let identity = Marker::identity_in(&more(&marker));
-        assert_eq!(identity.as_deref(), Ok("1f"), "it is the same cluster");
+        assert_eq!(parse_to_replace::<NumberKey>(&more), Err(unknown));
+    }
+
+    #[test]
+    fn a_raised_floor_keeps_the_fields_of_a_later_release() {
+        let text = Marker::new("1f", vec![String::from("a")], limits()).text();
+        let later = text.replacen("\"format\":2", "\"format\":3,\"more\":[7]", 1);
+        let mut marker = Marker::parse(&later).unwrap();
+        marker.raise_floor(UnixMicros(7_000));
+        let raised = marker.text_after(&later);
+        assert_eq!(Marker::parse(&raised), Ok(marker));
+        assert!(raised.contains("\"format\":3") && raised.contains("\"more\":[7]"), "{raised}");
+        let known = Marker::parse(&text).unwrap();
+        assert_eq!(Marker::parse(&known.text_after(&text)), Ok(known));
     }
 }

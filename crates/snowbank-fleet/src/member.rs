@@ -13,7 +13,7 @@ mod settle;
 mod take;
 mod want;
 
-use super::key::{FleetLimits, NumberKey, Paths};
+use super::key::{FleetLimits, NumberKey, Paths, check_replaceable};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
 use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Rest, Swap, Swapped};
@@ -509,11 +509,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
-        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach()).map_err(
-            |error| {
-                FleetError::Unreadable(format!("worker ID {number} of source {:?}: {error}", held.source))
-            },
-        )
+        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach())
+            .map_err(|error| FleetError::Unreadable(held.named(*number, &error)))
     }
 
     /// Notes the next writes of these sources, and waits until that is durable. So a later start
@@ -564,6 +561,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let text = key.text();
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
             for (number, holding) in &held.numbers {
+                check_replaceable::<NumberKey>(holding.text().map(String::as_str))
+                    .map_err(|error| NoAnswer::lasting(held.named(*number, &error)))?;
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }

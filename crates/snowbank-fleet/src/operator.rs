@@ -14,7 +14,6 @@ use super::rules;
 use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::form::Read;
 
 pub use spaces::{Begins, Prepared, Preparing, above};
 
@@ -103,7 +102,7 @@ impl Operator<'_> {
     fn marker(&mut self) -> Result<(Marker, String), FleetError> {
         let name = self.name;
         let (key, found) = self.read_marker_text()?;
-        let marker = found.map(|text| Ok((key::read::<Marker>(&text)?.to_read(), text))).transpose();
+        let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
         let marker = marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))?;
         marker.ok_or_else(|| {
             FleetError::Refused(format!(
@@ -121,7 +120,7 @@ impl Operator<'_> {
     /// Reads the marker for a command that writes it again.
     fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
         let (key, found) = self.read_marker_text()?;
-        let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
+        let marker = found.map(|text| Ok((key::parse_to_replace(&text)?, text))).transpose();
         marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
 
@@ -189,7 +188,7 @@ impl Operator<'_> {
         is_lowering: bool,
     ) -> Result<(), FleetError> {
         let (key, before) = self.read_counter_text(source)?;
-        let found = match before.as_deref().map(CounterKey::parse).transpose() {
+        let found = match before.as_deref().map(key::parse_to_replace::<CounterKey>).transpose() {
             Ok(found) => found,
             Err(_) if is_lowering => None,
             Err(error) => {
@@ -246,7 +245,8 @@ impl Operator<'_> {
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
         let key = Paths::of(self.name).number(place, number);
         let stored = self.coordinator.read_one(&key)?.ok_or_else(|| refused(number, "nobody holds it"))?;
-        let parsed = NumberKey::parse(&stored);
+        let parse = if freeing.is_forced { NumberKey::parse } else { key::parse_to_replace };
+        let parsed = parse(&stored);
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
             Ok(held) => held,
@@ -302,7 +302,7 @@ fn refused(number: u64, reason: &str) -> FleetError {
 
 fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
     let space = space.to_owned();
-    match key::read::<NumberKey>(text).map(Read::to_read) {
+    match NumberKey::parse(text) {
         Ok(key) => {
             let until = instant_of(layout, key.id_bound);
             let state = if key.released {

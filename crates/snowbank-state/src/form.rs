@@ -7,7 +7,8 @@
 //! - A change that an older program must not overlook, or an ID repeats, raises both. The older
 //!   program then refuses the text.
 //! - Any other new field raises only the format. An older program reads such a text, but does not
-//!   write it again, because what it writes would lack the field.
+//!   write it again, because what it writes would lack the field. So it reads a text with
+//!   [`Read::to_read`], and with [`Read::to_write`] right before it replaces the text.
 //!
 //! A text without a least reader was written before 0.1.0. Its least reader is its format.
 

@@ -3,6 +3,7 @@
 
 use super::{Member, check_current};
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Rest, Step};
+use crate::key::check_replaceable;
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
@@ -88,6 +89,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 Step::Write(claim) => claim,
             };
             let text = held.counter.text(&claim, &self.holder);
+            check_replaceable::<CounterKey>(found.as_deref())
+                .map_err(|error| NoAnswer::lasting(self.counters[at].named(&error)))?;
             let swap = Swap::write(key.clone(), found.take(), text.clone());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => return Ok(self.counters[at].counter.done(claim, text, generation)),

@@ -1,5 +1,7 @@
 //! The numbers that a daemon holds for a source.
 
+use std::fmt;
+
 use super::Note;
 use crate::FleetLimits;
 use crate::rules::{self, Holding, Loss};
@@ -56,18 +58,22 @@ impl Held {
     /// state.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
         let number = self.numbers[at].0;
-        let source = &self.source;
         if let Loss::Taken(key) = loss
             && key.state == state
             && !key.released
         {
             let holder = &key.holder;
-            return format!(
-                "worker ID {number} of source {source:?}: another copy of this daemon or of its state has written its \
-                 key ({holder})"
+            return self.named(
+                number,
+                &format_args!("another copy of this daemon or of its state has written its key ({holder})"),
             );
         }
-        format!("worker ID {number} of source {source:?}: {loss}")
+        self.named(number, loss)
+    }
+
+    /// Returns a message about the number.
+    pub(super) fn named(&self, number: u64, what: &impl fmt::Display) -> String {
+        format!("worker ID {number} of source {:?}: {what}", self.source)
     }
 
     /// Returns the instant of the bound that the coordinator acknowledged for the number at this

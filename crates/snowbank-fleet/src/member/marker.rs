@@ -153,10 +153,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// # Errors
     /// The marker has another identity than it had when the daemon took its numbers.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
-        let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
+        let Some(Ok(identity)) = text.as_deref().map(Marker::identity_in) else { return Ok(()) };
         let mut serving = self.sources.iter().filter(|held| !self.idle.contains(&held.index));
-        if serving.any(|held| held.identity != found.identity) {
-            self.marker = text.map(|text| Known { text, marker: found });
+        if serving.any(|held| held.identity != identity) {
+            self.know_marker(text)?;
             return Err(self.meet_other_fleet());
         }
         Ok(())
@@ -275,7 +275,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let reach = granted.reach.max(marker.reach());
             marker.raise_floor(rules::floor_after_loss(wall, granted.until, reach));
             marker.write = (self.new_identity)();
-            let raised = marker.text();
+            let raised = marker.text_after(&text);
             let mut swaps = vec![Swap::write(self.paths.marker(), Some(text.clone()), raised.clone())];
             swaps.extend(older.clone());
             match self.coordinator.as_mut().swap(&swaps)? {

@@ -1,3 +1,4 @@
+mod newer;
 mod noticed;
 mod replaced;
 mod resumed;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::pick::Pick;
 use super::*;
 use crate::rules::Proof;
-use crate::{Begins, Marker, NUMBERS_MAX, Operator, Preparing};
+use crate::{Begins, Freeing, Marker, NUMBERS_MAX, Operator, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 

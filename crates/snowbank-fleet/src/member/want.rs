@@ -1,6 +1,7 @@
 //! A source that wants numbers, and the decision which of them it may take.
 
 use super::{Bound, Clocks, Note};
+use crate::key::check_replaceable;
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
 use crate::{FleetError, FleetLimits, KeyError, NumberKey};
 use snowbank_core::clock::{BootMicros, Now};
@@ -66,6 +67,7 @@ impl Want<'_> {
     /// Decides whether a number with this key may be taken.
     pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
         let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.clone()))?;
+        check_replaceable::<NumberKey>(found.text.as_deref()).map_err(Busy::Unreadable)?;
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = key {
