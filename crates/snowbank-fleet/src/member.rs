@@ -26,6 +26,7 @@ use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
 pub(super) use marker::instant_of;
+pub use pick::Free;
 pub use pool::{Counted, Pool};
 pub use take::Tried;
 pub use want::{Taken, Want};
@@ -334,16 +335,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, or
-    /// [`record_serving`](Member::record_serving) is called, the loss of one of their numbers ends no
-    /// daemon.
+    /// Records that these sources start. Until [`check_taken`](Member::check_taken) succeeds, the loss of
+    /// one of their numbers ends no daemon.
     pub fn begin_start(&mut self, sources: impl IntoIterator<Item = usize>) {
         self.idle.extend(sources);
-    }
-
-    /// Records that this source serves, although it had nothing of the fleet to check at its start.
-    pub fn record_serving(&mut self, source: usize) {
-        self.idle.retain(|&index| index != source);
     }
 
     /// Returns the loss that a call has found, whichever sources the call was for. If there is one,

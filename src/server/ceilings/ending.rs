@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fleet_thread;
+use super::fleet_thread::{self, Work};
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread::{self, Trim};
 use crate::server::restored::Life;
@@ -70,8 +70,11 @@ impl Ended {
         self.locks.clear();
         let Some(fleet) = writers.fleet.filter(|_| is_returned) else { return Ok(()) };
         let Ended { bounds, rests, at_seal, life, .. } = self;
-        let give_back = |reply| fleet_thread::Job::GiveBack(bounds, rests, at_seal, life, reply);
-        let given = answered(fleet.ask(writers.answer_limit, give_back));
+        let given = answered(fleet.question(writers.answer_limit, move |work| {
+            let member = work.member();
+            member.hurry();
+            member.give_back(&bounds, &rests, at_seal, &|| !life.is_over())
+        }));
         if let Err(reason) = given.map_err(FleetError::reason) {
             tracing::warn!(
                 "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
@@ -88,8 +91,8 @@ impl Ended {
         sources.extend(self.rests.iter().map(|rest| rest.source));
         let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return false };
         let at_seal = self.at_seal;
-        let confirm = |reply| fleet_thread::Job::Confirm(sources, at_seal, reply);
-        let confirmed = answered(fleet.ask(writers.answer_limit, confirm));
+        let confirm = move |work: &mut Work| work.member().confirm(&sources, at_seal);
+        let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let said = confirmed.map_err(FleetError::reason).inspect_err(|reason| {
             tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
         });

@@ -1,18 +1,15 @@
-//! The fleet thread does one job after another at the coordinator. Only the control thread waits for
-//! a job and, for a moment, a clean stop.
+//! The fleet thread does one job after another at the coordinator, and touches no disk and no lock.
+//! Only the control thread waits for a job and, for a moment, a clean stop.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::job_thread::{JobThread, Reply};
-use super::join_fleet::{Joined, Joining};
+use super::job_thread::{Asks, JobThread, NoReply, Reply};
 use crate::config::SOURCES_MAX;
-use crate::server::restored::Life;
 use snowbank_core::keeper::{Outcome, WantedRange};
-use snowbank_fleet::{
-    Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool, Rest,
-};
+use snowbank_fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool};
 use snowbank_state::TakenOver;
 use snowbank_tls::files;
 
@@ -24,9 +21,9 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs in flight: a raise, a check, a job of a stop, one of the control thread, and a
-/// range for each shared counter.
-const JOBS_MAX: usize = 4 + SOURCES_MAX;
+/// The most jobs in flight: a raise, a check and one more after a start, a question of a stop, one of
+/// the control thread, and a range for each shared counter.
+const JOBS_MAX: usize = 5 + SOURCES_MAX;
 
 /// A job for the fleet thread.
 #[derive(Debug)]
@@ -43,24 +40,34 @@ pub(crate) enum Job {
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the coordinator answers, and that the worker IDs of these sources still belong to
-    /// this daemon.
-    Confirm(Vec<usize>, Clocks, Reply<Result<(), FleetError>>),
-    /// Release the worker IDs, and lower their bounds to the given bounds. Give the rest of the
-    /// ranges of shared counters back. Nothing goes back once the life is over.
-    GiveBack(Vec<Bound>, Vec<Rest>, Clocks, Life, Reply<Result<(), FleetError>>),
-    /// Forget sources that a reload has removed.
-    Leave(Vec<usize>, Reply<()>),
-    /// Forget the worker IDs of sources whose start has failed.
-    GiveUp(Vec<usize>, Reply<()>),
-    /// Call these sources by these names.
-    Rename(Vec<(usize, String)>, Reply<()>),
-    /// Take the worker IDs of sources that start.
-    Join(Box<Joining>, Reply<Joined>),
-    /// Check that the worker IDs that were taken last are still this daemon's.
-    CheckTaken(Clocks, Reply<Result<(), FleetError>>),
     /// Check that the worker IDs still belong to this daemon.
     Check(Clocks),
+    /// Do what another thread asks, which waits for the answer.
+    Ask(Question),
+}
+
+/// What another thread asks of the fleet thread: one or a few messages to the coordinator, and
+/// nothing else that takes long, so that polls go on.
+pub(crate) struct Question(Box<dyn FnOnce(&mut Work) + Send>);
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a question")
+    }
+}
+
+impl Asks<Job> {
+    /// Asks the fleet thread a question, and waits for the answer. A loss that the question finds goes
+    /// to the keeper, too.
+    pub(crate) fn question<R: Send + 'static>(
+        &self,
+        limit: Duration,
+        question: impl FnOnce(&mut Work) -> R + Send + 'static,
+    ) -> Result<R, NoReply> {
+        self.ask(limit, |reply: Reply<R>| {
+            Job::Ask(Question(Box::new(move |work: &mut Work| reply.send(question(work)))))
+        })
+    }
 }
 
 /// The result of a job.
@@ -86,9 +93,11 @@ pub(crate) struct Noticed {
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
+pub(crate) type FleetMember = Member<Box<dyn Coordinator>>;
+
 /// The daemon's membership in its fleet.
 pub(crate) struct InFleet {
-    pub(crate) member: Member<Box<dyn Coordinator>>,
+    pub(crate) member: FleetMember,
     /// The worker IDs that the coordinator may assign to each source, with the source's index.
     pub(crate) pools: Vec<(usize, Pool)>,
     /// The file with the certificate that the daemon shows to the coordinator. `None`: the daemon
@@ -97,7 +106,7 @@ pub(crate) struct InFleet {
 }
 
 /// The state of the thread.
-struct Work {
+pub(crate) struct Work {
     in_fleet: InFleet,
     noticed: Noticed,
     /// The time at which the last count of all pools began.
@@ -109,21 +118,31 @@ struct Work {
 }
 
 impl Work {
-    /// Adds the pools of sources that join. Their worker IDs are counted soon.
-    fn add_pools(&mut self, pools: Vec<(usize, Pool)>) {
+    /// Begins the start of sources, with the worker IDs that the coordinator may assign to them, which
+    /// are counted soon. The machine was restored from a snapshot `restores` times by now.
+    pub(crate) fn begin_start(&mut self, sources: Vec<usize>, pools: Vec<(usize, Pool)>, restores: u64) {
         for (source, pool) in pools {
             if self.in_fleet.pools.iter().all(|(of, _)| *of != source) {
                 self.in_fleet.pools.push((source, pool));
                 self.noticed_at = None;
             }
         }
+        if std::mem::replace(&mut self.restores, restores) != restores {
+            self.in_fleet.member.record_restored();
+        }
+        self.in_fleet.member.begin_start(sources);
     }
 
     /// Forgets sources that a reload has removed.
-    fn leave(&mut self, sources: &[usize]) {
+    pub(crate) fn leave(&mut self, sources: &[usize]) {
         self.in_fleet.member.leave(sources);
         self.in_fleet.pools.retain(|(source, _)| !sources.contains(source));
         self.noticed.pools.retain(|pool| !sources.contains(&pool.source));
+    }
+
+    /// Returns the daemon's membership.
+    pub(crate) fn member(&mut self) -> &mut FleetMember {
+        &mut self.in_fleet.member
     }
 
     /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
@@ -178,58 +197,17 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
 }
 
 fn run_job(work: &mut Work, job: Job) -> Option<Done> {
-    if let Job::Join(joining, _) = &job {
-        let sources: Vec<usize> = joining.sources.keys().copied().collect();
-        work.add_pools(joining.pools());
-        let restores = joining.life.restores;
-        if std::mem::replace(&mut work.restores, restores) != restores {
-            work.in_fleet.member.record_restored();
-        }
-        work.in_fleet.member.begin_start(sources);
-    }
     let member = &mut work.in_fleet.member;
     let done = match job {
-        Job::Join(joining, reply) => {
-            reply.send(joining.join(member));
+        Job::Ask(Question(question)) => {
+            question(work);
             return None;
         }
-        Job::CheckTaken(clocks, reply) => {
-            reply.send(member.check_taken(clocks));
-            return None;
-        }
-        Job::GiveUp(sources, reply) => {
-            member.give_up(&sources);
-            reply.send(());
-            return None;
-        }
-        Job::Range(wanted) => {
-            // A counter may have started while the coordinator was silent, without a number to check.
-            member.record_serving(wanted.source);
-            match member.take_range(wanted.source, wanted.count, wanted.generation) {
-                Ok(range) => Done::Ranged(wanted, Ok(range)),
-                Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
-                Err(loss) => lost(&loss),
-            }
-        }
-        Job::Confirm(sources, clocks, reply) => {
-            reply.send(member.confirm(&sources, clocks));
-            return None;
-        }
-        Job::GiveBack(bounds, rests, clocks, life, reply) => {
-            member.hurry();
-            reply.send(member.give_back(&bounds, &rests, clocks, &|| !life.is_over()));
-            return None;
-        }
-        Job::Leave(sources, reply) => {
-            work.leave(&sources);
-            reply.send(());
-            return None;
-        }
-        Job::Rename(names, reply) => {
-            member.rename(&names);
-            reply.send(());
-            return None;
-        }
+        Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
+            Ok(range) => Done::Ranged(wanted, Ok(range)),
+            Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
+            Err(loss) => lost(&loss),
+        },
         Job::Check(clocks) => {
             // A daemon that serves must soon notice a loss.
             member.hurry();

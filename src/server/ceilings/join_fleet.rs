@@ -1,23 +1,26 @@
 //! The part of a start that takes the daemon's worker IDs from the coordinator of its fleet.
+//!
+//! The control thread decides which worker IDs to ask for, and locks them. The fleet thread only asks
+//! the coordinator. So a lock directory that hangs delays no poll.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::fleet_thread::InFleet;
+use super::ending::words;
+use super::fleet_thread::{FleetMember, InFleet, Job, Work};
+use super::job_thread::{Asks, NoReply};
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{
-    self, Access, Clocks, Coordinator, FleetError, Member, Names, Notes, Pool, Taken, Want,
-};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_fleet::{self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want};
+use snowbank_id::layout::{Layout, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::{Cause, Mark, WorkerLocks, beyond, latest_grant, lock_workers, new_identity};
+use snowbank_state::{Cause, Mark, StateError, WorkerLocks, beyond, latest_grant, new_identity};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -51,10 +54,15 @@ pub(crate) fn open(
     Ok(InFleet { member, pools: Vec::new(), certificate })
 }
 
+/// A start tries to pick worker IDs at most this many times. A try can fail because another daemon is
+/// faster.
+const TRIES_MAX: usize = 100;
+
 /// What sources that start ask of the coordinator.
-#[derive(Debug)]
-pub(crate) struct Joining {
-    pub(crate) settings: Arc<Settings>,
+pub(crate) struct Joining<'a> {
+    pub(crate) fleet: &'a Asks<Job>,
+    /// Locks worker IDs on this machine.
+    pub(crate) lock: &'a Lock<'a>,
     /// The sources by index: those with a layout, and shared counters.
     pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
     /// How many indices the daemon's sources have had.
@@ -82,14 +90,20 @@ pub(crate) struct Joined {
     pub(crate) notes: Vec<Note>,
 }
 
-type FleetMember = Member<Box<dyn Coordinator>>;
+/// Locks the worker IDs of a numbering.
+type Lock<'a> = dyn Fn(&Numbering) -> Result<WorkerLocks, StateError> + 'a;
 
-impl Joining {
+impl Joining<'_> {
     /// Takes the worker IDs of each source, and a first range for each shared counter. A source is
     /// refused if another daemon holds its worker ID, if too few are free, or if the coordinator
     /// does not answer and nothing shows that the stored state may continue with its worker IDs.
-    pub(super) fn join(&self, member: &mut FleetMember) -> Joined {
-        let clocks = self.clocks;
+    ///
+    /// # Errors
+    /// The fleet thread has ended.
+    pub(crate) fn join(&self) -> Result<Joined, StartError> {
+        let (sources, pools) = (self.sources.keys().copied().collect(), self.pools());
+        let (clocks, restores) = (self.clocks, self.life.restores);
+        self.ask(move |work| work.begin_start(sources, pools, restores))?;
         let mut joined = Joined::default();
         joined.answers.taken = vec![None; self.indices];
         // Sources with configured worker IDs come first, so that no configured worker ID is picked
@@ -97,7 +111,7 @@ impl Joining {
         let with_layout = self.sources.iter().filter(|(_, source)| !source.kind.takes_ranges());
         let (picked, given): (Vec<_>, Vec<_>) = with_layout.partition(|(_, source)| source.is_assigned());
         for (&index, _) in given.into_iter().chain(picked) {
-            match self.take(member, index, &mut joined) {
+            match self.take(index, &mut joined) {
                 Ok((taken, mut locks)) => {
                     if self.found.path().is_some() {
                         locks.mark_for(self.found.owner());
@@ -108,15 +122,21 @@ impl Joining {
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        if let Err(error) = member.settle(&mut joined.answers.taken, clocks) {
+        let mut taken = std::mem::take(&mut joined.answers.taken);
+        let (taken, settled, is_lost) = self.ask(move |work| {
+            let settled = work.member().settle(&mut taken, clocks);
+            (taken, settled, work.member().loss().is_some())
+        })?;
+        joined.answers.taken = taken;
+        if let Err(error) = settled {
             let error = StartError::from(error);
             let locks = std::mem::take(&mut joined.locks);
             joined.refused.extend(locks.keys().map(|index| (*index, error.clone())));
             joined.answers.taken.fill(None);
         }
-        if member.loss().is_some() {
+        if is_lost {
             // The keeper waits for nothing else.
-            return joined;
+            return Ok(joined);
         }
         for (&index, source) in &self.sources {
             if let Some(taken) = joined.answers.taken(index).filter(|_| source.is_assigned()) {
@@ -125,28 +145,31 @@ impl Joining {
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
         }
-        self.take_ranges(member, &mut joined);
-        joined.answers.held = self.held_records(member, &joined).unwrap_or_default();
+        self.take_ranges(&mut joined);
+        joined.answers.held = self.held_records(&joined)?;
         let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
         if !refused.is_empty() {
             // A range was taken before its source was refused.
             let rests = joined.answers.unused_ranges(&refused);
-            let _ = member.give_back(&[], &rests, clocks, &|| !self.life.is_over());
-            member.give_up(&refused);
+            let life = self.life.clone();
+            self.ask(move |work| {
+                let _ = work.member().give_back(&[], &rests, clocks, &|| !life.is_over());
+                work.member().give_up(&refused);
+            })?;
         }
-        joined
+        Ok(joined)
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the
     /// counter's source starts without a range, and requests to it wait. A source is refused if its
     /// counter's value at the coordinator is missing, unreadable or older than the state's value,
     /// if its maximum is too low, or if the coordinator refuses this daemon.
-    fn take_ranges(&self, member: &mut FleetMember, joined: &mut Joined) {
+    fn take_ranges(&self, joined: &mut Joined) {
         for (&index, source) in &self.sources {
             if !source.kind.takes_ranges() {
                 continue;
             }
-            match self.take_range(member, index, source, &mut joined.answers) {
+            match self.take_range(index, source, &mut joined.answers) {
                 Ok(()) => {}
                 Err(StartError::CoordinatorSilent(answer)) => joined.notes.push(Note::Warning(format!(
                     "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
@@ -159,15 +182,18 @@ impl Joining {
 
     fn take_range(
         &self,
-        member: &mut FleetMember,
         index: usize,
-        source: &SourceSettings,
+        source: &Arc<SourceSettings>,
         answers: &mut FromFleet,
     ) -> Result<(), StartError> {
         let numbering = source.numbering().map_err(StartError::WrongSetting)?;
         let floor = counter_floor(&self.found.records, &numbering);
-        member.add_counter(index, &source.name, &numbering, floor);
-        match member.take_range(index, source.reserve, 0) {
+        let settings = Arc::clone(source);
+        let taken = self.ask(move |work| {
+            work.member().add_counter(index, &settings.name, &numbering, floor);
+            work.member().take_range(index, settings.reserve, 0)
+        })?;
+        match taken {
             Ok(range) => {
                 answers.ranges.push((index, range));
                 // A counter that has reached its maximum does not prevent the start, because the
@@ -183,75 +209,63 @@ impl Joining {
     }
 
     /// Returns the keys of earlier records that the state may drop. They are records of worker IDs
-    /// that the coordinator assigned and whose bounds the coordinator has. Returns `None` if the
-    /// coordinator did not answer. The next start then asks again.
-    fn held_records(&self, member: &mut FleetMember, joined: &Joined) -> Option<Vec<String>> {
+    /// that the coordinator assigned and whose bounds the coordinator has. If the coordinator did not
+    /// answer, returns none, and the next start asks again.
+    fn held_records(&self, joined: &Joined) -> Result<Vec<String>, StartError> {
         if joined.silence.is_some() {
-            return None;
+            return Ok(Vec::new());
         }
         let mut held = Vec::new();
         for (&index, source) in self.sources.iter().filter(|(_, source)| source.is_assigned()) {
             let Some(taken) = joined.answers.taken(index) else { continue };
-            let numbering = source.numbering_with(&taken.worker_ids).ok()?;
+            let Ok(numbering) = source.numbering_with(&taken.worker_ids) else { continue };
             for record in self.found.assigned_before(&source.name, &numbering) {
                 let numbers = record.numbering.numbers_in_space();
-                if member.holds(index, &numbers, record.id_bound).ok()? {
-                    held.push(record.key());
+                let id_bound = record.id_bound;
+                match self.ask(move |work| work.member().holds(index, &numbers, id_bound))? {
+                    Ok(true) => held.push(record.key()),
+                    Ok(false) => {}
+                    Err(_) => return Ok(Vec::new()),
                 }
             }
         }
-        Some(held)
+        Ok(held)
     }
 
-    fn take(
-        &self,
-        member: &mut FleetMember,
-        index: usize,
-        joined: &mut Joined,
-    ) -> Result<(Taken, WorkerLocks), StartError> {
-        let settings = &*self.settings;
+    fn take(&self, index: usize, joined: &mut Joined) -> Result<(Taken, WorkerLocks), StartError> {
         let found = &*self.found;
         let source = &*self.sources[&index];
-        let want = want(source, index, self.clocks);
-        let given = &source.worker_ids;
-        let taken = &joined.answers.taken;
-        let allowed = |id| {
-            // A worker ID that another source has is in use, even if the two sources have different
-            // layouts.
-            let is_used = taken.iter().flatten().any(|other| other.worker_ids.contains(id))
-                || self.in_use.iter().any(|worker_ids| worker_ids.contains(id));
-            if is_used || given.are_given && !given.set.contains(id) {
-                return false;
-            }
-            !found.moved_away().any(|moved| has(moved, &source.layout, id))
-        };
+        let allowed = self.allowed(index, &joined.answers.taken);
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
-        let own = source.own_workers().cloned().or_else(|| {
-            let had = member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
-            had.filter(|own| own.len() == source.picks() && own.iter().all(allowed))
-        });
+        let own = match source.own_workers() {
+            Some(own) => Some(own.clone()),
+            None => {
+                let had = self.ask_for(index, Proof::None, |member, want| member.own(want))?;
+                let had = had.or_else(|| found.had_before(&source.name, &source.layout));
+                had.filter(|own| own.len() == source.picks() && own.iter().all(&allowed))
+            }
+        };
         let (proof, mut locks) = match &own {
-            Some(own) => proof(settings, source, own, found)?,
+            Some(own) => self.proof(source, own)?,
             None => (Proof::None, None),
         };
-        let want = Want { proof, ..want };
-        let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own)).map(Ok);
-        let asked = resumed.unwrap_or_else(|| match (&joined.silence, source.own_workers()) {
-            (Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
-            (None, Some(own)) => member.take(want, own).map_err(StartError::from),
-            (None, None) => member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
-                let latest = latest_grant(&rule_of(source, numbering), want.clocks.wall);
-                let is_own = numbering.snowflake().map(|(_, worker_ids)| worker_ids) == own.as_ref();
-                // Other locks are released before these are taken.
-                let own_locks = locks.take().filter(|_| is_own);
-                locks = lock_if_free(numbering, &settings.lock_dir, latest, own_locks)?;
-                Ok::<bool, StartError>(locks.is_some())
-            }),
-        });
+        let resumed = match own.clone() {
+            Some(own) => self.ask_for(index, proof, move |member, want| member.resume_at_once(want, &own))?,
+            None => None,
+        };
+        let asked = match (resumed, &joined.silence, source.own_workers().cloned()) {
+            (Some(resumed), ..) => Ok(resumed),
+            (None, Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
+            (None, None, Some(own)) => {
+                let taken = self.ask_for(index, proof, move |member, want| member.take(want, &own))?;
+                taken.map_err(StartError::from)
+            }
+            (None, None, None) => self.pick(index, proof, own.as_ref(), allowed, &mut locks),
+        };
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
-                self.resume_unseen(member, want, own.as_ref(), reason, joined)?
+                self.resume_unseen(index, proof, own, reason, joined)?
             }
             asked => asked?,
         };
@@ -261,6 +275,92 @@ impl Joining {
         Ok((taken, locks))
     }
 
+    /// Takes free worker IDs that this machine allows, and locks them before it takes them. `locks` has
+    /// those of `own`, the worker IDs that the source had.
+    fn pick(
+        &self,
+        index: usize,
+        proof: Proof,
+        own: Option<&WorkerSet>,
+        allowed: impl Fn(u64) -> bool + Clone + Send + 'static,
+        locks: &mut Option<WorkerLocks>,
+    ) -> Result<Taken, StartError> {
+        let source = &*self.sources[&index];
+        let count = source.picks();
+        let mut busy: HashSet<u64> = HashSet::new();
+        for tried in 0..TRIES_MAX {
+            let (had, allowed, not) = (own.cloned(), allowed.clone(), busy.clone());
+            let free = self.ask_for(index, proof, move |member, want| {
+                member.find_free(want, count, had.as_ref(), |id| allowed(id) && !not.contains(&id), tried)
+            })??;
+            let is_own = Some(free.worker_ids()) == own;
+            // Other locks are released before these are taken.
+            let own_locks = locks.take().filter(|_| is_own);
+            *locks = self.lock_if_free(source, free.numbering(), own_locks)?;
+            if locks.is_none() {
+                busy.extend(free.worker_ids().iter());
+                continue;
+            }
+            if let Some(taken) =
+                self.ask_for(index, proof, move |member, want| member.take_free(want, free))??
+            {
+                return Ok(taken);
+            }
+        }
+        Err(StartError::HeldInFleet(format!(
+            "source {:?}: other daemons or the locks of this machine took them at each try",
+            source.name
+        )))
+    }
+
+    /// Returns which worker IDs a source may pick, if the sources so far have taken these.
+    fn allowed(
+        &self,
+        index: usize,
+        taken: &[Option<Taken>],
+    ) -> impl Fn(u64) -> bool + Clone + Send + use<> + 'static {
+        // A worker ID that another source has is in use, even if the two sources have different
+        // layouts.
+        let mut used: Vec<WorkerSet> = taken.iter().flatten().map(|other| other.worker_ids.clone()).collect();
+        used.extend(self.in_use.iter().cloned());
+        let (source, found) = (Arc::clone(&self.sources[&index]), Arc::clone(&self.found));
+        move |id| {
+            let given = &source.worker_ids;
+            let is_given = !given.are_given || given.set.contains(id);
+            let is_used = used.iter().any(|worker_ids| worker_ids.contains(id));
+            is_given && !is_used && !found.moved_away().any(|moved| has(moved, &source.layout, id))
+        }
+    }
+
+    /// Asks the fleet thread, and waits for the answer.
+    ///
+    /// # Errors
+    /// The fleet thread has ended.
+    fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Work) -> R + Send + 'static,
+    ) -> Result<R, StartError> {
+        self.fleet.question(Duration::MAX, question).map_err(no_fleet)
+    }
+
+    /// Asks for a source.
+    ///
+    /// # Errors
+    /// As [`ask`](Joining::ask).
+    fn ask_for<R: Send + 'static>(
+        &self,
+        index: usize,
+        proof: Proof,
+        question: impl FnOnce(&mut FleetMember, Want<'_>) -> R + Send + 'static,
+    ) -> Result<R, StartError> {
+        let source = Arc::clone(&self.sources[&index]);
+        let clocks = self.clocks;
+        self.ask(move |work| {
+            let want = Want { index, source: &source.name, layout: &source.layout, clocks, proof };
+            question(work.member(), want)
+        })
+    }
+
     /// Continues with the worker IDs that the state had, because the coordinator does not answer.
     ///
     /// # Errors
@@ -268,30 +368,73 @@ impl Joining {
     /// the machine may have been restored from a snapshot, and another copy of it may run.
     fn resume_unseen(
         &self,
-        member: &mut FleetMember,
-        want: Want<'_>,
-        own: Option<&WorkerSet>,
+        index: usize,
+        proof: Proof,
+        own: Option<WorkerSet>,
         reason: String,
         joined: &mut Joined,
     ) -> Result<Taken, StartError> {
         joined.silence.get_or_insert_with(|| reason.clone());
-        let reason = if member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
-        let Some(taken) = own.and_then(|own| member.resume_unseen(want, own)) else {
-            return Err(StartError::CoordinatorSilent(reason));
-        };
+        let (has_jumped, taken) = self.ask_for(index, proof, move |member, want| {
+            (member.has_jumped(want), own.and_then(|own| member.resume_unseen(want, &own)))
+        })?;
+        let reason = if has_jumped { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
+        let Some(taken) = taken else { return Err(StartError::CoordinatorSilent(reason)) };
         joined.notes.push(Note::Warning(format!(
             "source {:?} continues with {} without its coordinator: {reason}",
-            want.source,
+            self.sources[&index].name,
             taken.worker_ids.in_words()
         )));
         Ok(taken)
+    }
+
+    /// Locks these worker IDs, and returns the proof that the state may continue with them. There is no
+    /// proof and no lock if the coordinator assigned the worker IDs and another daemon of this machine
+    /// has locked them.
+    fn proof(
+        &self,
+        source: &SourceSettings,
+        worker_ids: &WorkerSet,
+    ) -> Result<(Proof, Option<WorkerLocks>), StartError> {
+        let numbering = source.numbering_with(worker_ids);
+        let numbering = numbering
+            .map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
+        match (self.lock)(&numbering) {
+            Ok(locks) => Ok((self.found.proof(&numbering, &locks)?, Some(locks))),
+            Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => {
+                Ok((Proof::None, None))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Locks worker IDs that the coordinator may assign, if this machine allows a start with them:
+    /// no other daemon has locked them, none of them was moved away, and no mark is later than the
+    /// latest grant that is possible by this clock. `locks` has the locks of the worker IDs that the
+    /// source had, if these are asked for.
+    fn lock_if_free(
+        &self,
+        source: &SourceSettings,
+        numbering: &Numbering,
+        locks: Option<WorkerLocks>,
+    ) -> Result<Option<WorkerLocks>, StartError> {
+        let locks = match locks.map_or_else(|| (self.lock)(numbering), Ok) {
+            Ok(locks) => locks,
+            Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let marks = locks.marks()?;
+        let latest = latest_grant(&rule_of(source, numbering), self.clocks.wall);
+        let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
+        let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
+        Ok(is_free.then_some(locks))
     }
 }
 
 /// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
 const POOL_MAX: u64 = 65_536;
 
-impl Joining {
+impl Joining<'_> {
     /// Returns the worker IDs that the coordinator may assign to each source, with its index.
     pub(super) fn pools(&self) -> Vec<(usize, Pool)> {
         let mut pools = Vec::new();
@@ -327,55 +470,14 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
-/// Returns what the source with this index asks of the coordinator, without a proof.
-fn want(source: &SourceSettings, index: usize, clocks: Clocks) -> Want<'_> {
-    Want { index, source: &source.name, layout: &source.layout, clocks, proof: Proof::None }
-}
-
-/// Locks these worker IDs, and returns the proof that the state may continue with them. There is no
-/// proof and no lock if the coordinator assigned the worker IDs and another daemon of this machine
-/// has locked them.
-fn proof(
-    settings: &Settings,
-    source: &SourceSettings,
-    worker_ids: &WorkerSet,
-    found: &Found,
-) -> Result<(Proof, Option<WorkerLocks>), StartError> {
-    let numbering = source.numbering_with(worker_ids);
-    let numbering =
-        numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
-    match lock_workers(&settings.lock_dir, &numbering) {
-        Ok(locks) => Ok((found.proof(&numbering, &locks)?, Some(locks))),
-        Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok((Proof::None, None)),
-        Err(error) => Err(error.into()),
-    }
+pub(crate) fn no_fleet(reason: NoReply) -> StartError {
+    StartError::HeldInFleet(words("the fleet thread", reason))
 }
 
 /// Returns whether a numbering can make IDs that belong to this worker ID.
 fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     let one = Numbering::new(layout.clone(), WorkerSet::single(id));
     one.is_ok_and(|one| one.shares_ids_with(numbering))
-}
-
-/// Locks worker IDs that the coordinator may assign, if this machine allows a start with them:
-/// no other daemon has locked them, none of them was moved away, and no mark is later than the
-/// latest grant that is possible by this clock. `locks` has the locks of the worker IDs that the
-/// source had, if these are asked for.
-fn lock_if_free(
-    numbering: &Numbering,
-    lock_dir: &Path,
-    latest: UnixMicros,
-    locks: Option<WorkerLocks>,
-) -> Result<Option<WorkerLocks>, StartError> {
-    let locks = match locks.map_or_else(|| lock_workers(lock_dir, numbering), Ok) {
-        Ok(locks) => locks,
-        Err(error) if error.cause() == Cause::WorkerIdHeld => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let marks = locks.marks()?;
-    let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
-    let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
-    Ok(is_free.then_some(locks))
 }
 
 #[cfg(test)]

@@ -160,11 +160,6 @@ impl FromFleet {
         self.taken.get(index).and_then(Option::as_ref)
     }
 
-    /// Returns true if a source has worker IDs or numbers of the fleet.
-    pub(crate) fn has_taken(&self) -> bool {
-        self.taken.iter().any(Option::is_some) || !self.ranges.is_empty()
-    }
-
     /// Returns the worker IDs that these sources give back if they do not start.
     pub(crate) fn unused(&self, sources: &[usize]) -> Vec<Bound> {
         sources.iter().filter_map(|&index| self.taken(index)?.unused(index)).collect()

@@ -45,10 +45,10 @@ use crate::os_clock;
 use super::peers::refuse_shared;
 use super::start::{Reread, order_of};
 use crate::config::{Secrets, Settings, SourceSettings};
-use crate::server::ceilings::ending::{Ended, Writers, words};
+use crate::server::ceilings::ending::{Ended, Writers};
 use crate::server::ceilings::fleet_thread::{self, Fleet};
 use crate::server::ceilings::job_thread::{Asks, NoReply};
-use crate::server::ceilings::join_fleet::{self, Joined, Joining};
+use crate::server::ceilings::join_fleet::{self, Joined, Joining, no_fleet};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
 use crate::server::ceilings::storage_thread::{self, Storage};
@@ -367,8 +367,10 @@ impl Control {
         let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
             return Ok(Joined::default());
         };
+        let lock = |numbering: &Numbering| lock_workers(&self.settings.lock_dir, numbering);
         let joining = Joining {
-            settings: Arc::clone(&self.settings),
+            fleet,
+            lock: &lock,
             sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
             indices: self.supplies.len(),
             in_use: self.worker_ids_in_use(),
@@ -376,8 +378,7 @@ impl Control {
             life: life.clone(),
             clocks: self.clocks(life.began),
         };
-        let join = |reply| fleet_thread::Job::Join(Box::new(joining), reply);
-        fleet.ask(Duration::MAX, join).map_err(no_fleet)
+        joining.join()
     }
 
     /// Returns the worker IDs of the sources that have a grant.
@@ -439,15 +440,18 @@ impl Control {
             }
         }
         *begun = sources;
-        self.check_taken(&joined.answers)?;
+        self.check_taken(starting)?;
         Ok(Some(notes))
     }
 
-    /// Checks that the worker IDs that were taken are still this daemon's.
-    fn check_taken(&self, answers: &FromFleet) -> Result<(), StartError> {
-        let Some(fleet) = self.fleet().filter(|_| answers.has_taken()) else { return Ok(()) };
+    /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
+    /// their loss ends the daemon.
+    fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
+        let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
+        let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let clocks = self.clocks(os_clock::read());
-        let checked = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::CheckTaken(clocks, reply));
+        let starting = starting.to_vec();
+        let checked = fleet.question(Duration::MAX, move |work| work.member().check_taken(&starting, clocks));
         checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 
@@ -580,7 +584,8 @@ impl Control {
         }
         let has_joined = sources.iter().any(|&index| self.is_of_fleet(&self.supplies[index].settings));
         if let Some(fleet) = self.fleet().filter(|_| has_joined) {
-            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::GiveUp(sources.to_vec(), reply));
+            let sources = sources.to_vec();
+            let _ = fleet.question(Duration::MAX, move |work| work.member().give_up(&sources));
         }
     }
 
@@ -615,10 +620,6 @@ fn no_storage(reason: NoReply) -> StartError {
         }
         NoReply::Late => StartError::MayPass(String::from("the state directory's disk does not answer")),
     }
-}
-
-fn no_fleet(reason: NoReply) -> StartError {
-    StartError::HeldInFleet(words("the fleet thread", reason))
 }
 
 /// Returns the reason why a source waits, in a few words for clients.

@@ -13,7 +13,6 @@ use super::control::Control;
 use super::start::{Reloaded, order_of};
 use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
 use crate::os_clock;
-use crate::server::ceilings::fleet_thread;
 use crate::server::ceilings::keeper_thread::Change;
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::ceilings::storage_thread;
@@ -230,7 +229,7 @@ impl Control {
         }
         if let Some(fleet) = self.fleet() {
             let names = renamed.clone();
-            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::Rename(names, reply));
+            let _ = fleet.question(Duration::MAX, move |work| work.member().rename(&names));
         }
         // If a disk that hangs is late, the state keeps the old names, which bind only the order of IDs.
         if let Some(storage) = self.storage() {
@@ -251,7 +250,8 @@ impl Control {
             tracing::warn!("a removed source ended as after a kill: {reason}");
         }
         if let Some(fleet) = self.fleet() {
-            let _ = fleet.ask(Duration::MAX, |reply| fleet_thread::Job::Leave(removed.to_vec(), reply));
+            let removed = removed.to_vec();
+            let _ = fleet.question(Duration::MAX, move |work| work.leave(&removed));
         }
         for &index in removed {
             tracing::info!("source {:?} has ended", self.supplies[index].name());

@@ -16,6 +16,9 @@ use super::server::{Link, SlowDisk};
 use super::world::World;
 use super::{FLEET, SETTINGS, SOURCES, SourceLayout, Workers, clocks, new_identity};
 
+/// A start tries to pick worker IDs at most this many times.
+const TRIES_MAX: usize = 100;
+
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
     pub(crate) member: Member<Link>,
@@ -193,7 +196,8 @@ impl World {
         self.call_from(machine);
         let reading = self.reading(machine);
         let clocks = clocks(reading);
-        let settled = member.settle(&mut taken, clocks).and_then(|()| member.check_taken(clocks));
+        let indices: Vec<usize> = layouts.iter().map(|of| of.source).collect();
+        let settled = member.settle(&mut taken, clocks).and_then(|()| member.check_taken(&indices, clocks));
         self.machines[machine].disk.notes = disk.durable();
         if settled.is_err() {
             self.machines[machine].tried = Some(member.into_tried());
@@ -240,8 +244,13 @@ impl World {
         let taken = match &machine.given {
             Some(given) => member.take(want, given),
             None => {
-                let count = self.workers_each;
-                member.pick(want, count, None, |id| id < self.workers, |_| Ok::<bool, FleetError>(true))
+                let mut tries = (0..TRIES_MAX).map(|tried| {
+                    let free =
+                        member.find_free(want, self.workers_each, None, |id| id < self.workers, tried)?;
+                    member.take_free(want, free)
+                });
+                let none = || Err(FleetError::Held(String::from("others were faster at each try")));
+                tries.find_map(Result::transpose).unwrap_or_else(none)
             }
         };
         match taken {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
-use super::take::TRIES_MAX;
 use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
 use crate::{Coordinator, FleetError, NUMBERS_MAX};
@@ -15,6 +14,30 @@ use snowbank_id::numbering::Numbering;
 /// the first [`NUMBERS_MAX`] that are allowed. If too few of these are unused, it lists all keys, and
 /// looks through all worker IDs.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
+
+/// Free worker IDs, which the caller may lock before it takes them.
+#[derive(Debug)]
+pub struct Free {
+    worker_ids: WorkerSet,
+    numbering: Numbering,
+    /// The index of the ID space in the marker, and the marker.
+    place: usize,
+    marker: String,
+    /// The keys as they were found.
+    found: Vec<Found>,
+}
+
+impl Free {
+    /// Returns the worker IDs.
+    pub fn worker_ids(&self) -> &WorkerSet {
+        &self.worker_ids
+    }
+
+    /// Returns the numbering of the source's layout with these worker IDs.
+    pub fn numbering(&self) -> &Numbering {
+        &self.numbering
+    }
+}
 
 /// The request for worker IDs in one try.
 #[derive(Clone, Copy, Debug)]
@@ -30,47 +53,47 @@ pub(super) struct Pick<'a> {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes `count` free worker IDs that `allowed` accepts. Prefers worker IDs that the state had.
-    /// `lock` returns `false` if this machine allows no start with these worker IDs.
+    /// Finds `count` free worker IDs that `allowed` accepts. Prefers worker IDs that the state had.
+    /// `tried` is the number of tries before this one.
     ///
     /// # Errors
-    /// Too few worker IDs are free, the coordinator did not answer, or `lock` failed.
-    pub fn pick<E: From<FleetError>>(
+    /// Too few worker IDs are free, or the coordinator did not answer.
+    pub fn find_free(
         &mut self,
         want: Want<'_>,
         count: usize,
         had: Option<&WorkerSet>,
         allowed: impl Fn(u64) -> bool,
-        mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
-    ) -> Result<Taken, E> {
+        tried: usize,
+    ) -> Result<Free, FleetError> {
         self.check_count(count)?;
-        let mut busy: Vec<u64> = Vec::new();
-        for tried in 0..TRIES_MAX {
-            let want = Want { clocks: self.set_clocks(want.clocks), ..want };
-            // Another source may run already, and must soon notice a loss.
-            self.poll_if_due()?;
-            let place = self.place_for(want)?;
-            let pick = Pick { want, place, count, had, tried };
-            let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
-            let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
-            let worker_ids = WorkerSet::from_list(ids.iter().copied());
-            let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
-            let numbering = want.numbering(&worker_ids)?;
-            if !lock(&numbering)? {
-                busy.extend(ids);
-                continue;
-            }
-            let found = free.into_iter().map(|(_, found)| found).collect();
-            self.poll_if_due()?;
-            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
-                return Ok(taken);
-            }
+        let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+        // Another source may run already, and must soon notice a loss.
+        self.poll_if_due()?;
+        let place = self.place_for(want)?;
+        let marker = self.known_marker()?.text.clone();
+        let (ids, found): (Vec<u64>, _) =
+            self.free(Pick { want, place, count, had, tried }, allowed)?.into_iter().unzip();
+        let worker_ids = WorkerSet::from_list(ids);
+        let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
+        let numbering = want.numbering(&worker_ids)?;
+        Ok(Free { worker_ids, numbering, place, marker, found })
+    }
+
+    /// Takes worker IDs that were free. Returns `None` if one of them is taken by now, or the marker
+    /// has changed.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or a number is lost.
+    pub fn take_free(&mut self, want: Want<'_>, free: Free) -> Result<Option<Taken>, FleetError> {
+        let want = Want { clocks: self.set_clocks(want.clocks), ..want };
+        self.poll_if_due()?;
+        let Free { numbering, place, marker, found, .. } = free;
+        // Another source may have read another marker meanwhile, with other ID spaces.
+        if self.known_marker()?.text != marker {
+            return Ok(None);
         }
-        Err(FleetError::Held(format!(
-            "source {:?}: other daemons or the locks of this machine took them at each try",
-            want.source
-        ))
-        .into())
+        self.try_take(want, place, &numbering, found)
     }
 
     /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and

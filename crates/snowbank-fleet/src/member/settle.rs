@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use super::marker::marker_changes;
-use super::{Bound, Clocks, Member, NoAnswer, Taken};
+use super::{Bound, Clocks, Held, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, FleetError, Swap, Swapped, noticed_within, rules};
 
@@ -70,25 +70,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Checks that the numbers which a start took are still its own, right before it hands out
-    /// anything. The start may have waited for peers, for storage, or for connections to end.
+    /// Checks that the numbers which these sources took are still this daemon's, right before they
+    /// hand out anything. The start may have waited for peers, for storage, or for connections to end.
+    /// From then on, the loss of one of their numbers ends the daemon.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), FleetError> {
+    pub fn check_taken(&mut self, starting: &[usize], clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
-        let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
-            if self.sources[source].is_claimed {
+            let Held { index, is_claimed, .. } = self.sources[source];
+            // A source that went on without asking is compared by its first poll.
+            if is_claimed && starting.contains(&index) {
                 // Another source may run already, and must soon notice a loss.
                 let compared = self.poll_if_due().and_then(|()| self.compare(source));
-                self.concluded(&[self.sources[source].index], compared)?;
+                self.concluded(&[index], compared)?;
             }
         }
-        self.idle.clear();
-        if self.polled.is_some() {
-            self.record_taken(at);
-        }
+        self.idle.retain(|index| !starting.contains(index));
         Ok(())
     }
 

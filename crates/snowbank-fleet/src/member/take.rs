@@ -10,7 +10,7 @@ use snowbank_id::numbering::Numbering;
 
 /// A start tries to take numbers at most this many times. A try can fail because another daemon is
 /// faster.
-pub(super) const TRIES_MAX: usize = 100;
+const TRIES_MAX: usize = 100;
 
 /// The most writes that are remembered. One try makes a few writes.
 const WRITES_MAX: usize = 100;

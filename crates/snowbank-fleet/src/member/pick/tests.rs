@@ -1,5 +1,4 @@
-use super::super::tests::{Store, WALL, member, store, want};
-use super::*;
+use super::super::tests::{Store, WALL, member, pick_some, store, want};
 use crate::{Notes, Paths};
 
 /// Picks this many worker IDs below a limit. Returns the worker IDs, how often keys were read, how
@@ -14,8 +13,7 @@ fn picked(
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
     let mut member = member(store, notes);
     let before = asked();
-    let all = |_: &Numbering| Ok::<bool, FleetError>(true);
-    let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
+    let taken = pick_some(&mut member, want(WALL, is_proven), count, |id| id < below).unwrap();
     let now = asked();
     // The first read reads the marker, and is not counted.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
@@ -65,8 +63,7 @@ fn a_start_lists_all_keys_if_one_read_finds_too_few_unused() {
 fn a_start_that_finds_too_few_free_numbers_takes_none() {
     let store = store();
     let mut member = member(&store, Notes::default());
-    let all = |_: &Numbering| Ok::<bool, FleetError>(true);
-    let refused = member.pick(want(WALL, false), 2, None, |id| id < 1, all).unwrap_err();
+    let refused = pick_some(&mut member, want(WALL, false), 2, |id| id < 1).unwrap_err();
     assert!(refused.to_string().contains("fewer than 2 free worker IDs"), "{refused}");
     assert_eq!(store.0.lock().unwrap().found.len(), 1, "the marker alone");
 }

@@ -448,9 +448,9 @@ fn a_start_compares_its_keys_again_after_its_pause() {
         let mut taker = member(&world, Notes::default());
         let mut taken = [taker.take(want(WALL, false), &five()).ok()];
         taker.settle(&mut taken, clocks(WALL)).unwrap();
-        taker.check_taken(clocks(WALL)).unwrap();
+        taker.check_taken(&[0], clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&key_five());
-        let checked = taker.check_taken(clocks(WALL));
+        let checked = taker.check_taken(&[0], clocks(WALL));
         assert!(matches!(checked, Err(FleetError::WentBack(_))), "{pace:?}: {checked:?}");
     }
 }

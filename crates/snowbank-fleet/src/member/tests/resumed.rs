@@ -192,11 +192,11 @@ fn a_start_after_one_that_lost_a_number_asks() {
     let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(first.check_taken(&[0], clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     store.remove(&key_five());
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::WentBack(_))));
+    assert!(matches!(first.check_taken(&[0], clocks(WALL)), Err(FleetError::WentBack(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::wire::{self, Wire};
+use crate::member::tests::pick_some;
 use crate::rules::{self, Proof};
 use crate::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
@@ -245,7 +246,7 @@ impl Machine {
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
             (None, Some(given)) => member.take(want, given),
-            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true)),
+            (None, None) => pick_some(&mut member, want, 1, |_| true),
         };
         let taken = match taken {
             Err(FleetError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
@@ -305,7 +306,7 @@ impl Machine {
     /// again.
     pub(super) fn begin(&mut self, is_late: bool) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
-        let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
+        let checked = if is_late { member.check_taken(&[0], self.clocks(wall)) } else { Ok(()) };
         self.notes = member.notes().clone();
         if checked.is_ok() {
             self.daemon = Some(self.serve(member, &taken, wall));
