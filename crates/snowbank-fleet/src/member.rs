@@ -263,6 +263,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            // Until a start has compared its keys, another daemon may have the numbers.
+            assert!(
+                held.is_returned || !self.idle.contains(&held.index),
+                "nothing raises a source that starts"
+            );
             // The start may have written a higher bound than this raise asks for. A later start may
             // hand out IDs below that higher bound without asking the coordinator, so no key may
             // get a lower bound.

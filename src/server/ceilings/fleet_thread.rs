@@ -1,4 +1,4 @@
-//! The fleet thread does one job after another at the coordinator, and touches no disk and no lock.
+//! The fleet thread does one job after another at the coordinator, and takes no lock of this machine.
 //! Only the control thread waits for a job and, for a moment, a clean stop.
 
 use std::fmt;

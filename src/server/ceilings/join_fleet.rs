@@ -482,8 +482,91 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::{Mutex, mpsc};
+    use std::thread;
+
+    use super::super::fleet_thread::{self, Done};
     use super::*;
-    use crate::config::Interface;
+    use crate::config::{self, Interface, Overrides};
+    use snowbank_core::clock::{BootMicros, Reading};
+    use snowbank_fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
+    use snowbank_id::layout::UnixMicros;
+    use snowbank_state::HostIdentity;
+
+    /// A coordinator that is away.
+    struct Away;
+
+    impl Coordinator for Away {
+        fn hurry(&mut self) {}
+
+        fn connections(&self) -> u64 {
+            0
+        }
+
+        fn now(&self) -> BootMicros {
+            BootMicros(0)
+        }
+
+        fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+            Err(NoAnswer::passing("away"))
+        }
+
+        fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
+            Ok(Vec::new())
+        }
+
+        fn set_cluster(&mut self, _: Option<Cluster>) {}
+
+        fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+            Err(NoAnswer::passing("away"))
+        }
+
+        fn swap(&mut self, _: &[Swap]) -> Result<Swapped, NoAnswer> {
+            Err(NoAnswer::passing("away"))
+        }
+    }
+
+    #[test]
+    fn a_lock_directory_that_hangs_delays_no_check() {
+        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+        let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
+        let (found, _) = Found::open(None, false, HostIdentity::default(), None).unwrap();
+        let names = Names { fleet: "f", state: "state", holder: "holder" };
+        let coordinator: Box<dyn Coordinator> = Box::new(Away);
+        let limits = settings.fleet_limits();
+        let member = Member::new(coordinator, names, limits, Notes::default(), new_identity);
+        let mut fleet =
+            fleet_thread::start(InFleet { member, pools: Vec::new(), certificate: None }).unwrap();
+        let asks = fleet.asks();
+        let clocks = Clocks::at(began.wall, began);
+        let (hangs, is_hanging) = mpsc::channel();
+        let (end, until) = mpsc::channel::<()>();
+        let until = Mutex::new(until);
+        let lock = move |_: &Numbering| {
+            let _ = (hangs.send(()), until.lock().unwrap().recv());
+            Err(StateError::storage(String::from("it hangs no longer")))
+        };
+        let starting = thread::spawn(move || {
+            let joining = Joining {
+                fleet: &asks,
+                lock: &lock,
+                sources: BTreeMap::from([(0, Arc::new(settings.sources[0].clone()))]),
+                indices: 1,
+                in_use: Vec::new(),
+                found: Arc::new(found),
+                life: Life { began, restores: 0, reported: Arc::default() },
+                clocks,
+            };
+            joining.join().map(|joined| joined.refused.len())
+        });
+        is_hanging.recv().unwrap();
+        fleet.send(Job::Check(clocks));
+        let checked = fleet.done.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(checked, Ok(Done::Checked(..))), "{checked:?}");
+        drop(end);
+        assert_eq!(starting.join().unwrap(), Ok(1));
+    }
 
     #[test]
     fn a_holders_name_has_an_address_that_others_can_reach() {

@@ -82,10 +82,11 @@ pub(crate) struct Ceilings {
     /// The sources that have worker IDs or numbers of the fleet.
     in_fleet: BTreeSet<usize>,
     /// The time at which a check was last sent to the fleet thread. `None`: no check was sent since
-    /// the last source started. The first check is sent before any raise.
+    /// the last source of the fleet started.
     fleet_checked_at: Option<BootMicros>,
-    /// True while the fleet thread has not done the last check that was sent to it.
-    fleet_is_checking: bool,
+    /// How many checks the fleet thread has not done yet: at most a regular one and, behind it, the
+    /// first one after a start.
+    fleet_checks: usize,
     /// The time at which the storage thread last got a job.
     stored_at: BootMicros,
 }
@@ -102,7 +103,7 @@ impl Ceilings {
             fleet: None,
             in_fleet: BTreeSet::new(),
             fleet_checked_at: None,
-            fleet_is_checking: false,
+            fleet_checks: 0,
             stored_at: os_clock::boot(),
         }
     }
@@ -161,10 +162,12 @@ impl Ceilings {
             if let Some(range) = range {
                 keeper::add_range(managed.source(), range, 0);
             }
-            self.in_fleet.extend(Some(index).filter(|_| managed.is_in_fleet()));
+            if managed.is_in_fleet() {
+                self.in_fleet.insert(index);
+                self.fleet_checked_at = None;
+            }
             self.keeper.put(index, managed);
         }
-        self.fleet_checked_at = None;
     }
 
     /// Ends the claims of sources. Returns `None` if the daemon has lost a worker ID or the state:
@@ -273,7 +276,7 @@ impl Ceilings {
     /// Sends a check to the fleet thread if it is due.
     fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
         if let Some(fleet) = self.fleet.as_mut().filter(|_| !self.in_fleet.is_empty())
-            && !self.fleet_is_checking
+            && (self.fleet_checks == 0 || self.fleet_checked_at.is_none())
             && self.keeper.lost().is_none()
         {
             let waited = self.fleet_checked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
@@ -281,7 +284,7 @@ impl Ceilings {
             if check_in.is_zero() {
                 // The fleet thread wakes this thread when it has done the check.
                 self.fleet_checked_at = Some(reading.boot);
-                self.fleet_is_checking = true;
+                self.fleet_checks += 1;
                 fleet.send(fleet_thread::Job::Check(clocks(&self.keeper, reading)));
             } else {
                 polled.next_in = polled.next_in.min(check_in);
@@ -302,7 +305,7 @@ impl Ceilings {
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
                 fleet_thread::Done::Checked(answer, noticed) => {
-                    self.fleet_is_checking = false;
+                    self.fleet_checks -= 1;
                     metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
@@ -316,6 +319,9 @@ impl Ceilings {
     /// Sends a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
+        // A daemon that goes on without asking may be one of two copies. Until its first check has
+        // compared its keys, nothing may rise above the ceiling with which it started.
+        assert!(self.fleet_checked_at.is_some(), "a check precedes the first raise after a start");
         let mut bounds = Vec::new();
         for &(source, ceiling) in &write.ceilings {
             bounds.push(Bound { source, id_bound: self.keeper.id_bound(source, ceiling) });
