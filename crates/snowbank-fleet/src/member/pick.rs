@@ -20,9 +20,8 @@ const LOOKED_THROUGH_MAX: usize = 1 << 16;
 pub struct Free {
     worker_ids: WorkerSet,
     numbering: Numbering,
-    /// The index of the ID space in the marker, and the marker.
+    /// The index of the ID space in the marker.
     place: usize,
-    marker: String,
     /// The keys as they were found.
     found: Vec<Found>,
 }
@@ -71,28 +70,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Another source may run already, and must soon notice a loss.
         self.poll_if_due()?;
         let place = self.place_for(want)?;
-        let marker = self.known_marker()?.text.clone();
         let (ids, found): (Vec<u64>, _) =
             self.free(Pick { want, place, count, had, tried }, allowed)?.into_iter().unzip();
         let worker_ids = WorkerSet::from_list(ids);
         let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
         let numbering = want.numbering(&worker_ids)?;
-        Ok(Free { worker_ids, numbering, place, marker, found })
+        Ok(Free { worker_ids, numbering, place, found })
     }
 
-    /// Takes worker IDs that were free. Returns `None` if one of them is taken by now, or the marker
-    /// has changed.
+    /// Takes worker IDs that were free. Returns `None` if one of them is taken by now, or if another
+    /// daemon has changed the marker.
     ///
     /// # Errors
-    /// The coordinator did not answer, or a number is lost.
+    /// The marker allows the ID space no longer, the coordinator did not answer, or a number is lost.
     pub fn take_free(&mut self, want: Want<'_>, free: Free) -> Result<Option<Taken>, FleetError> {
         let want = Want { clocks: self.set_clocks(want.clocks), ..want };
         self.poll_if_due()?;
-        let Free { numbering, place, marker, found, .. } = free;
-        // Another source may have read another marker meanwhile, with other ID spaces.
-        if self.known_marker()?.text != marker {
-            return Ok(None);
-        }
+        let Free { numbering, place, found, .. } = free;
+        // The daemon may know another marker by now, and the write compares that one.
+        self.check_space(&want.space())?;
         self.try_take(want, place, &numbering, found)
     }
 
