@@ -52,7 +52,8 @@ type stock struct {
 	// low is the position whose taker starts the next fetch.
 	low     int64
 	goodFor time.Duration
-	arrived moment
+	// due is when the daemon could read the request for them.
+	due moment
 	// openedAt is when the first ID could be taken, by the monotonic clock.
 	openedAt int64
 	// lookedAt is when the last position that is a multiple of lookEvery was taken. isQuick is true
@@ -110,7 +111,7 @@ func (b *buffer) take() (int64, bool) {
 // look returns false, and drops the stock, if it is too old.
 func (b *buffer) look(s *stock, at int64) bool {
 	now := b.core.times.now()
-	age := now.since(s.arrived)
+	age := now.since(s.due)
 	if age >= s.goodFor {
 		b.expire(s, at)
 		return false
@@ -178,7 +179,7 @@ func (b *buffer) restock() (*fetch, error) {
 		return nil, nil
 	}
 	now := b.core.times.now()
-	if s := b.next; s != nil && now.since(s.arrived) >= s.goodFor {
+	if s := b.next; s != nil && now.since(s.due) >= s.goodFor {
 		b.core.counts.dropped.Add(uint64(len(s.ids)))
 		b.next = nil
 	}
@@ -251,7 +252,7 @@ func (b *buffer) finish(got *reply, err error) bool {
 	if got != nil && err != nil {
 		b.core.counts.dropped.Add(uint64(len(got.ids)))
 	} else if got != nil {
-		b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, arrived: got.arrived}
+		b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, due: got.due}
 	}
 	return true
 }

@@ -105,7 +105,7 @@ func TestEachIDIsTakenOnce(t *testing.T) {
 	const count = 1_000_000
 	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}})
 	buffer := &client.core.buffer
-	s := &stock{ids: make([]int64, count), low: -1, goodFor: time.Hour, arrived: now()}
+	s := &stock{ids: make([]int64, count), low: -1, goodFor: time.Hour, due: now()}
 	for i := range s.ids {
 		s.ids[i] = int64(i)
 	}

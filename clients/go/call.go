@@ -70,8 +70,9 @@ func (c *core) pause(ctx context.Context, wait time.Duration) {
 type reply struct {
 	ids     []int64
 	goodFor time.Duration
-	arrived moment
-	err     error
+	// due is when the daemon could read the request. The IDs are younger.
+	due moment
+	err error
 }
 
 // try asks once. It returns the reply or the call's error, or neither and how long the lane cannot
@@ -82,7 +83,13 @@ func (l *lane) try(k *call) (got *reply, wait time.Duration, err error) {
 	if dialing != nil {
 		select {
 		case <-dialing.done:
-			err = dialing.told
+			told := dialing.refused
+			if told != nil && told.isRetried() {
+				told = c.soonest(k.deadline)
+			}
+			if told != nil {
+				err = told
+			}
 		case <-c.ctx.Done():
 		case <-k.ctx.Done():
 		}
@@ -169,7 +176,7 @@ type connection struct {
 	isDeaf bool
 }
 
-// errLeft is the end of a connection that its client has left.
+// errLeft is the end of a connection that no call needs, which is no failure.
 var errLeft = errors.New("the client has left the connection")
 
 // start makes a greeted connection that of a lane.
@@ -250,10 +257,22 @@ func (c *connection) read() {
 			err = c.take(&f)
 		}
 		if err != nil {
-			c.end(failure(c.label, ErrLost, "it did not answer", err))
+			c.end(c.lost(err))
 			return
 		}
 	}
+}
+
+// lost returns why the connection ends. A daemon that closes it while no call uses it has not failed.
+func (c *connection) lost(err error) error {
+	reason := failure(c.label, ErrLost, "it did not answer", err)
+	_, isRefusal := err.(*RefusedError)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.row) == 0 && !isRefusal && errors.Is(reason, ErrLost) {
+		return errLeft
+	}
+	return reason
 }
 
 // Read reads from the socket. The daemon gets another while for the rest of a reply that has begun.
@@ -262,12 +281,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 && len(c.row) > 0 {
-		front := c.row[0]
-		if !front.isBegun && c.core.times.now().since(front.due) > front.wait+c.core.times.answer {
-			// A program that was stopped reads a reply later than it came. Nobody knows how old it is.
-			return 0, errors.New("its answer was read too late")
-		}
-		front.isBegun = true
+		c.row[0].isBegun = true
 		c.armStall()
 	}
 	return n, err
@@ -295,11 +309,11 @@ func (c *connection) take(f *frame) error {
 	if len(c.row) == 0 {
 		return breachf("a frame that answers no request")
 	}
-	front, now := c.row[0], c.core.times.now()
+	front := c.row[0]
 	if f.tag != front.tag {
 		return breachf("a reply with tag %d where %d is due", f.tag, front.tag)
 	}
-	got := &reply{goodFor: c.goodFor, arrived: now}
+	got := &reply{goodFor: c.goodFor, due: front.due}
 	if f.kind == kindError && front.collect.kind == 0 {
 		got.err = f.refusal(c.label)
 	} else if isDone, err := front.collect.add(f); err != nil || !isDone {
@@ -312,7 +326,7 @@ func (c *connection) take(f *frame) error {
 	c.row[0] = nil
 	if c.row = c.row[1:]; len(c.row) > 0 {
 		// The daemon may read the next one now.
-		c.row[0].due, c.row[0].isBegun = now, c.reader.Buffered() > 0
+		c.row[0].due, c.row[0].isBegun = c.core.times.now(), c.reader.Buffered() > 0
 	}
 	c.armStall()
 	<-c.slots
@@ -334,7 +348,7 @@ func (c *connection) end(reason error) {
 	if c.core.ctx.Err() != nil {
 		reason = ErrClosed
 	}
-	if c.lane.leave(c, reason) && reason != ErrClosed {
+	if c.lane.leave(c, reason) {
 		c.core.failed(c.label, reason)
 	}
 	close(c.done)

@@ -80,7 +80,7 @@ func collisions(all []*connection) map[claimants][2]int {
 	return found
 }
 
-// judge begins a collision if a pair was there in the round before, or ends the one that is over.
+// judge begins a collision if a pair was there in the round before, or ends it without any pair.
 func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
 	now := c.collision.Load()
 	for pair, indices := range found {
@@ -101,7 +101,7 @@ func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
 		}
 		return
 	}
-	if now != nil {
+	if now != nil && len(found) == 0 {
 		c.collision.Store(nil)
 		c.event(Event{Kind: CollisionOver, Endpoint: now.Endpoints[0], Other: now.Endpoints[1]})
 	}

@@ -35,8 +35,8 @@ type lane struct {
 // dialing is a dial in flight, which all calls without a connection wait for.
 type dialing struct {
 	done chan struct{}
-	// told is the refusal that the waiting calls fail with, if the daemon says so.
-	told error
+	// refused is the daemon's answer in place of WELCOME, or nil.
+	refused *RefusedError
 }
 
 // connected returns the lane's connection, or the dial to wait for, or how long all endpoints rest.
@@ -66,7 +66,7 @@ func (l *lane) connected() (*connection, *dialing, time.Duration) {
 
 func (l *lane) dial(d *dialing, e *endpoint) {
 	conn, err := l.core.dial(l.core.ctx, &e.place)
-	refused, isRefusal := err.(*RefusedError)
+	d.refused, _ = err.(*RefusedError)
 	l.mu.Lock()
 	l.dialing = nil
 	if err == nil {
@@ -82,9 +82,6 @@ func (l *lane) dial(d *dialing, e *endpoint) {
 	} else {
 		l.core.failed(e.text, err)
 	}
-	if isRefusal && !refused.isRetried() {
-		d.told = err
-	}
 	close(d.done)
 }
 
@@ -92,18 +89,21 @@ func (l *lane) dial(d *dialing, e *endpoint) {
 // daemon asked for and up to as much again. The lock must be held.
 func (l *lane) rest(e *endpoint, reason error) {
 	limit := min(l.core.times.backoffMin<<min(e.failures, 16), l.core.times.backoffMax)
-	e.failures++
 	e.note(reason)
 	asked := min(time.Until(e.servesAt), retryAfterCap)
 	rest := max(time.Duration(random(int64(limit))), asked+time.Duration(random(int64(asked))))
 	e.restsUntil = time.Now().Add(rest)
+	if e.failures++; e.failures == 1 && len(l.core.places) == 1 {
+		// It may be a balancer's name, with another daemon behind it.
+		e.restsUntil = time.Time{}
+	}
 	if l.endpoints[l.current] == e {
 		l.current = (l.current + 1) % len(l.endpoints)
 	}
 }
 
-// leave gives up a connection: because it has failed, or because its daemon said so. It returns
-// false if the lane has left it already.
+// leave gives up a connection. It returns true if its endpoint has failed: the connection was lost
+// in use, or the daemon says so.
 func (l *lane) leave(conn *connection, reason error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,12 +111,10 @@ func (l *lane) leave(conn *connection, reason error) bool {
 		return false
 	}
 	l.connection = nil
-	_, isRefusal := reason.(*RefusedError)
-	isFirst := conn.endpoint.failures == 0
-	if l.rest(conn.endpoint, reason); isRefusal && isFirst && len(l.endpoints) == 1 {
-		// It may be a balancer's name, with another daemon behind it.
-		conn.endpoint.restsUntil = time.Time{}
+	if reason == errLeft || reason == ErrClosed {
+		return false
 	}
+	l.rest(conn.endpoint, reason)
 	return true
 }
 

@@ -51,7 +51,9 @@ func TestTellIsToldAndUnknownActionsToo(t *testing.T) {
 }
 
 func TestStayAsksAgainOnTheSameConnection(t *testing.T) {
-	client, daemons := twoDaemons(t, Options{PreferFirst: true})
+	times := usualTimes()
+	times.firstRound = time.Hour // A round greets too.
+	client, daemons := twoDaemons(t, Options{PreferFirst: true, times: times})
 	daemons[0].refuses(ErrExhausted, Stay, 20)
 	go func() {
 		for len(daemons[0].nextCounts()) < 3 {
@@ -213,7 +215,7 @@ func TestAStoppedDaemonIsLeftAfterTheTimeForAnAnswer(t *testing.T) {
 }
 
 func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
-	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}, times: usualTimes()})
+	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1", "127.0.0.1:2"}, times: usualTimes()})
 	l := client.core.lanes[0]
 	e := l.endpoints[0]
 	longest := time.Duration(0)
@@ -239,6 +241,17 @@ func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
 		if rest := time.Until(e.restsUntil); rest < 990*time.Millisecond || rest > 2*time.Second {
 			t.Errorf("a rest of %s after a refusal with 5s", rest)
 		}
+	}
+}
+
+func TestALoneEndpointDoesNotRestTheFirstTime(t *testing.T) {
+	l := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}}).core.lanes[0]
+	e := l.endpoints[0]
+	if l.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) > 0 {
+		t.Error("it rests after its first failure")
+	}
+	if l.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) < 900*time.Millisecond {
+		t.Error("it does not rest after its second failure")
 	}
 }
 

@@ -101,6 +101,7 @@ export class Calls {
   /** Lets calls in flight end within a time, and then ends the connections. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true;
+    this.age += 1;
     const end = performance.now() + withinMs;
     while (this.#inFlight.size > 0 && performance.now() < end) {
       await sleep(5);
@@ -232,7 +233,7 @@ export class Calls {
   #ended(endpoint: Endpoint, row: Row, error: SnowbankError): void {
     if (endpoint.connection === row) {
       endpoint.connection = undefined;
-      if (error.code !== "closed") {
+      if (!row.endedIdle && error.code !== "closed") {
         this.#failed(endpoint, error);
       }
     }

@@ -28,7 +28,7 @@ export async function keepGreeting(calls: Calls): Promise<void> {
   await sleep(Math.random() * firstRoundMs, undefined, options);
   for (;;) {
     const { found, first } = await greetAll(calls.endpoints.all);
-    if (collision !== undefined && !found.some(({ key }) => key === collision?.key)) {
+    if (collision !== undefined && found.length === 0) {
       calls.emit("collision_over", { endpoints: collision.names });
       collision = calls.collision = undefined;
     }

@@ -23,6 +23,8 @@ interface Expected {
 export class Row {
   welcome!: Hello;
   ended: SnowbankError | undefined;
+  /** True if the daemon closed it while no call used it. */
+  endedIdle = false;
   /** Is called with the reason when the connection ends. */
   onEnd: (error: SnowbankError) => void = () => {};
   #input: Buffer = Buffer.alloc(0);
@@ -36,12 +38,15 @@ export class Row {
     private readonly socket: Socket,
     private readonly answerMs: number,
   ) {
-    const close = () => this.end(failed(name, "it closed the connection"));
+    const close = (reason = "it closed the connection") => {
+      this.endedIdle ||= this.ended === undefined && this.#expected.length === 0;
+      this.end(failed(name, reason));
+    };
     socket
       .on("data", (chunk: Buffer) => this.#take(chunk))
-      .on("error", (error) => this.end(failed(name, describe(error))))
-      .on("end", close)
-      .on("close", close);
+      .on("error", (error) => close(describe(error)))
+      .on("end", () => close())
+      .on("close", () => close());
   }
 
   /** Sends a request in its turn, and waits until its reply is whole. */

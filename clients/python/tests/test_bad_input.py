@@ -205,7 +205,7 @@ def test_errors_survive_pickling() -> None:
         RefusedError("ids-1:7660", 6, 1, 1.5, "too many"),
         snowbank_client.DeadlineError(5.0, {"ids-1:7660": "it closed the connection"}),
         snowbank_client.EndpointError("ids-1:7660", "it closed the connection"),
-        snowbank_client.CollisionError(("a:1", "b:1"), (frozenset((1, 2)), 3)),
+        snowbank_client.CollisionError(("a:1", "b:1"), 3),
         ClosedError(),
     ):
         again = pickle.loads(pickle.dumps(error))

@@ -219,7 +219,7 @@ impl Core {
                                     sleep_until(deadline.at.min(Instant::now() + wait)).await;
                                 }
                                 Action::Stay | Action::Leave => {
-                                    self.leave(at, connection.number, Failure::Refused(refusal));
+                                    self.leave(at, connection.number, Some(Failure::Refused(refusal)));
                                     turn = at + 1;
                                 }
                             }
@@ -227,7 +227,7 @@ impl Core {
                         Some(answer) => return self.answered(at, answer),
                         // Mostly the connection's task has noted a better reason.
                         None => {
-                            self.leave(at, connection.number, Failure::new("the connection was lost"));
+                            self.leave(at, connection.number, Some(Failure::new("the connection was lost")));
                             turn = at + 1;
                         }
                     }
@@ -303,13 +303,16 @@ impl Core {
         Ok(answer)
     }
 
-    /// Leaves a connection, unless the client has left it already. Returns whether it had not.
-    fn leave(&self, at: usize, number: u64, failure: Failure) -> bool {
+    /// Leaves a connection, unless the client has left it already. Returns whether it had not. The
+    /// endpoint rests if that is a failure.
+    fn leave(&self, at: usize, number: u64, failure: Option<Failure>) -> bool {
         let mut state = self.state();
         let connection = state.endpoints.all[at].connection.as_ref();
         let is_used = connection.is_some_and(|connection| connection.number == number);
-        if is_used {
-            state.endpoints.failed(at, failure, Instant::now());
+        match failure {
+            Some(failure) if is_used => state.endpoints.failed(at, failure, Instant::now()),
+            None if is_used => state.endpoints.all[at].connection = None,
+            _ => {}
         }
         drop(state);
         self.changed.notify_waiters();
@@ -376,6 +379,7 @@ impl Core {
             let mut state = self.state();
             if state.openness == Openness::Open {
                 state.openness = Openness::Closing;
+                self.epoch.fetch_add(1, Ordering::Relaxed);
             }
         }
         loop {
@@ -426,8 +430,8 @@ impl Core {
     pub(crate) fn adopt(self: &Arc<Self>, at: usize, opened: Opened) {
         let (name, address) = (self.name(at), opened.address);
         let core = Arc::clone(self);
-        let ended = move |number, failure: Failure| {
-            if core.leave(at, number, failure.clone()) {
+        let ended = move |number, failure: Option<Failure>| {
+            if let (true, Some(failure)) = (core.leave(at, number, failure.clone()), failure) {
                 core.count(&core.name(at), &failure);
             }
         };

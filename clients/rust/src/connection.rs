@@ -53,7 +53,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Ids {
     pub(crate) ids: Vec<u64>,
-    /// The time at which the reply came.
+    /// The time at which the daemon could read the request. The IDs are younger.
     pub(crate) birth: Birth,
     pub(crate) good_for: Duration,
     pub(crate) max_count: u32,
@@ -82,13 +82,14 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Starts the task of a connection. `ended` is called with its number and the reason if the
-    /// connection fails, before its calls notice that.
+    /// Starts the task of a connection. `ended` is called with its number when the connection ends,
+    /// before its calls notice that. There is a failure unless the daemon closed it while no call
+    /// used it.
     pub(crate) fn start(
         opened: Opened,
         endpoint: Arc<str>,
         answer_limit: Duration,
-        ended: impl FnOnce(u64, Failure) + Send + 'static,
+        ended: impl FnOnce(u64, Option<Failure>) + Send + 'static,
     ) -> Self {
         let Opened { streams, input, welcome, .. } = opened;
         let (queue, requests) = mpsc::channel(MAX_QUEUED);
@@ -137,7 +138,7 @@ struct Row {
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
     answer_limit: Duration,
-    /// The time at which the last byte of the current reply came, or else the reply before it.
+    /// The time at which the last byte came.
     progress_at: Instant,
     /// True once a byte of the current reply has come.
     has_begun: bool,
@@ -146,7 +147,9 @@ struct Row {
 /// A request without its whole reply.
 struct InFlight {
     tag: u16,
-    sent_at: Instant,
+    /// The time at which the daemon could read it: when it was sent, or the reply before it had ended.
+    due_at: Instant,
+    due: Birth,
     wait: Duration,
     /// True once a frame of the reply has come.
     has_begun: bool,
@@ -162,13 +165,13 @@ enum Collected {
 }
 
 impl Row {
-    /// Serves requests until the connection fails. Returns the reason.
-    async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Failure {
+    /// Serves requests until the connection ends. Returns the reason if that is a failure.
+    async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Option<Failure> {
         loop {
             match self.parse() {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(failure) => return failure,
+                Err(failure) => return Some(failure),
             }
             let late_at = self.late_at();
             let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
@@ -178,30 +181,35 @@ impl Row {
             tokio::select! {
                 biased;
                 read = self.streams.reader.read_buf(&mut self.input) => match read {
-                    Ok(0) => return Failure::new("it closed the connection"),
+                    Ok(0) => return self.lost("it closed the connection".to_owned()),
                     Ok(_) => {
                         self.progress_at = Instant::now();
                         self.has_begun = true;
                     }
-                    Err(error) => return Failure::new(describe(&error)),
+                    Err(error) => return self.lost(describe(&error)),
                 },
                 written = push(&mut self.streams.writer, &mut self.output),
                     if self.needs_flush || !self.output.is_empty() =>
                 {
                     match written {
                         Ok(needs_flush) => self.needs_flush = needs_flush,
-                        Err(error) => return Failure::new(describe(&error)),
+                        Err(error) => return self.lost(describe(&error)),
                     }
                 }
                 queued = requests.recv(), if has_room => match queued {
                     Some(queued) => self.send(queued),
-                    None => return Failure::new("it is not used any more"),
+                    None => return None,
                 },
                 () = sleep_until(late_at), if !self.in_flight.is_empty() => {
-                    return Failure::new(format!("no answer within {:?} beyond the wait", self.answer_limit));
+                    return self.lost(format!("no answer within {:?} beyond the wait", self.answer_limit));
                 }
             }
         }
+    }
+
+    /// Returns the failure of a connection that was lost, unless no call used it.
+    fn lost(&self, reason: String) -> Option<Failure> {
+        if self.in_flight.is_empty() { None } else { Some(Failure::new(reason)) }
     }
 
     /// Returns the time at which the daemon counts as stalled.
@@ -210,7 +218,7 @@ impl Row {
         if self.has_begun {
             return self.progress_at + self.answer_limit;
         }
-        self.progress_at.max(front.sent_at) + front.wait + self.answer_limit
+        front.due_at + front.wait + self.answer_limit
     }
 
     /// Encodes a request, and adds it to the row.
@@ -246,7 +254,8 @@ impl Row {
         self.output.extend_from_slice(&frame);
         self.in_flight.push_back(InFlight {
             tag,
-            sent_at: Instant::now(),
+            due_at: Instant::now(),
+            due: Birth::now(),
             wait,
             has_begun: false,
             collected,
@@ -303,12 +312,15 @@ impl Row {
             front.has_begun = true;
             return Ok(());
         }
-        let Some(InFlight { collected, answer, .. }) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(InFlight { collected, answer, due, .. }) = self.in_flight.pop_front() else { return Ok(()) };
+        if let Some(next) = self.in_flight.front_mut() {
+            (next.due_at, next.due) = (Instant::now(), Birth::now());
+        }
         let answered = match (refusal, collected) {
             (Some(refusal), _) => Answer::Refused(refusal),
             (None, Collected::Ids(ids)) => Answer::Ids(Ids {
                 ids: ids.finish(),
-                birth: Birth::now(),
+                birth: due,
                 good_for: self.welcome.good_for,
                 max_count: self.welcome.max_count,
             }),

@@ -136,7 +136,9 @@ async fn connect_any(
     let limit = options.limits.accept;
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {limit:?}"));
     let found = timeout(limit, tokio::net::lookup_host((host, port))).await;
-    let addresses: Vec<SocketAddr> = found.map_err(|_| late("the name was not resolved"))??.collect();
+    let mut addresses: Vec<SocketAddr> = found.map_err(|_| late("the name was not resolved"))??.collect();
+    // Resolvers change the order from one answer to the next.
+    addresses.sort_unstable();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for next in number..number + addresses.len() {
         let address = addresses[next % addresses.len()];

@@ -242,7 +242,7 @@ class Calls:
     def _ended(self, endpoint: Endpoint, row: Row, error: SnowbankError) -> None:
         if endpoint.connection is row:
             endpoint.connection = None
-            if not isinstance(error, ClosedError):
+            if not (row.ended_idle or isinstance(error, ClosedError)):
                 self._failed(endpoint, error)
 
     def _failed(self, endpoint: Endpoint, error: SnowbankError) -> None:

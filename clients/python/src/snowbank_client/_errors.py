@@ -83,14 +83,10 @@ class CollisionError(SnowbankError):
     #: What each daemon says of itself, once they were asked.
     info: Sequence[str] = ()
 
-    def __init__(self, endpoints: tuple[str, str], key: tuple[frozenset[int], int]) -> None:
-        super().__init__(endpoints, key)
-        self.endpoints, self.key = endpoints, key
-
-    @property
-    def claim(self) -> int:
-        """Returns the number that both daemons have."""
-        return self.key[1]
+    def __init__(self, endpoints: tuple[str, str], claim: int) -> None:
+        super().__init__(endpoints, claim)
+        #: The two, and the number that both daemons have.
+        self.endpoints, self.claim = endpoints, claim
 
     def __str__(self) -> str:
         said = "".join(

@@ -31,7 +31,7 @@ async def keep_greeting(calls: Calls) -> None:
     while True:
         found, first = await _greet_all(calls.endpoints.all)
         collision = shared.collision
-        if collision is not None and collision.key not in found:
+        if collision is not None and not found:
             shared.collision = None
             shared.report(CollisionOver(collision.endpoints))
         again = [key for key in found if key in before]
@@ -73,7 +73,7 @@ async def _collide(
 ) -> None:
     """Lets calls fail, and buffers forget their IDs. The daemons' own words come later."""
     names = (pair[0].name, pair[1].name)
-    calls.shared.collision = collision = CollisionError(names, key)
+    calls.shared.collision = collision = CollisionError(names, key[1])
     calls.shared.void()
     calls.shared.report(Collision(names, key[1]))
     said = (info(), info())

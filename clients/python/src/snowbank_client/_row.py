@@ -48,6 +48,8 @@ class Row(asyncio.Protocol):
     #: Is called with the reason when the connection ends.
     on_end: Callable[[SnowbankError], None] | None = None
     ended: SnowbankError | None = None
+    #: True if the daemon closed it while no call used it.
+    ended_idle = False
 
     def __init__(self, name: str, opened: socket.socket, answer_s: float) -> None:
         self._name, self._socket, self._answer_s = name, opened, answer_s
@@ -111,6 +113,7 @@ class Row(asyncio.Protocol):
             self.end(EndpointError(self._name, f"it breaks Snowbank's protocol: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.ended_idle = self.ended is None and not self._expected
         reason = "it closed the connection" if exc is None else describe(exc)
         self.end(EndpointError(self._name, reason))
 

@@ -39,6 +39,7 @@ class AsyncClient(BaseClient):
         if calls is not None:
             _check(calls)
         self._shared.is_closed = True
+        self._shared.void()
         if calls is not None:
             await calls.drain(by)
         self._shared.void()

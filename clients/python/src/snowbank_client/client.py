@@ -139,6 +139,7 @@ class Client(BaseClient):
         with self._shared.lock:
             self._shared.is_closed = True
             calls, self._shared.calls = self._shared.calls, None
+        self._shared.void()
         if isinstance(calls, _ThreadCalls) and not calls.is_inherited:
             calls.stop(by)
         self._shared.void()

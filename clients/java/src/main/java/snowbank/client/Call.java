@@ -14,10 +14,10 @@ final class Call {
     final Core core;
     final Wire.Request request;
     final CompletableFuture<Reply> answer = new CompletableFuture<>();
-    private final long deadlineNanos;
+    final long deadlineNanos;
     private int tries;
 
-    /** What a request got. The IDs may be handed out for goodForMs after they arrived. */
+    /** What a request got. The IDs may be handed out for goodForMs after the daemon could read it. */
     record Reply(long[] ids, String json, int goodForMs, long wallMs, long nanos) {}
 
     Call(Core core, Wire.Request request, Duration timeout) {

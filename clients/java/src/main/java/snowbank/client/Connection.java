@@ -173,8 +173,6 @@ final class Connection {
         row.add(sent);
         if (row.size() == 1) {
             due(sent);
-        } else {
-            sent.dueNanos = core.limits.clock.nanos();
         }
         output.add(asked.encode(sent.tag, core.options.source, sent.waitMs));
     }
@@ -219,25 +217,17 @@ final class Connection {
         end(SnowbankException.lost(label, "it did not answer in time", null));
     }
 
-    private synchronized void arrived() throws IOException {
+    private synchronized void arrived() {
         Sent front = row.peek();
-        if (front == null) {
-            return;
+        if (front != null) {
+            front.isBegun = true;
+            front.byteNanos = core.limits.clock.nanos();
+            armCheck(front);
         }
-        long now = core.limits.clock.nanos();
-        if (!front.isBegun && isPast(front, now)) {
-            // A program that was stopped reads a reply later than it came. Nobody knows how old it is.
-            throw new IOException("its answer was read too late");
-        }
-        front.isBegun = true;
-        front.byteNanos = now;
-        armCheck(front);
     }
 
-    /** Returns true if the limit has passed by either clock. The lock must be held. */
-    private boolean isPast(Sent front, long now) {
-        long limitMs = front.waitMs + core.limits.answerMs;
-        return (now - front.dueNanos) / 1_000_000 > limitMs || core.limits.clock.wallMs() - front.dueWallMs > limitMs;
+    private synchronized boolean isIdle() {
+        return row.isEmpty();
     }
 
     /** Sends what waits for it, unless another thread does. */
@@ -280,7 +270,7 @@ final class Connection {
         } catch (Wire.Breach breach) {
             end(SnowbankException.protocol(label, String.valueOf(breach.getMessage())));
         } catch (IOException error) {
-            end(SnowbankException.lost(label, Dial.describe(error), error));
+            end(isIdle() ? null : SnowbankException.lost(label, Dial.describe(error), error));
         }
     }
 
@@ -330,7 +320,7 @@ final class Connection {
         if (frame.kind() != Wire.ERROR) {
             ours.note(endpoint(), null);
             sent.call.complete(new Call.Reply(sent.collector.ids(), sent.collector.json(), welcome().goodForMs(),
-                core.limits.clock.wallMs(), core.limits.clock.nanos()));
+                sent.dueWallMs, sent.dueNanos));
         } else if (!sent.call.isOver()) {
             sent.next.accept(sent.call.obey(frame.refusal(label), ours, this));
         }
@@ -356,11 +346,14 @@ final class Connection {
 
     /** Ends the connection without a failure of its endpoint. */
     void close() {
-        end(SnowbankException.lost(label, "the client has left the connection", null));
+        end(null);
     }
 
-    /** Closes the connection. The requests in the row fail, and their calls try again. */
-    private void end(SnowbankException reason) {
+    /**
+     * Closes the connection. The requests in the row fail, and their calls try again. Without a
+     * reason nobody needs it any more: the client has left it, or its daemon, while no call used it.
+     */
+    private void end(@Nullable SnowbankException reason) {
         List<Sent> left = new ArrayList<>();
         synchronized (this) {
             if (isEnded) {
@@ -382,7 +375,7 @@ final class Connection {
             // It is closed as far as it can be.
         }
         core.ended(this);
-        if (lane != null && lane.leave(this, reason) && !core.isClosed()) {
+        if (lane != null && lane.leave(this, reason) && reason != null && !core.isClosed()) {
             core.failed(label, reason);
         }
         left.forEach(sent -> sent.next.accept(0));

@@ -113,11 +113,11 @@ final class Greet {
         return found;
     }
 
-    /** Begins a collision if a pair was there in the round before, or ends the one that is over. */
+    /** Begins a collision if a pair was there in the round before, or ends it without any pair. */
     private void judge(Map<Claimants, int[]> found, @Nullable Connection[] all) {
         Claimants again = found.keySet().stream().filter(before::containsKey).findFirst().orElse(null);
         String[] now = colliding;
-        if (again == null && now != null) {
+        if (found.isEmpty() && now != null) {
             colliding = null;
             core.collision = null;
             core.tell(listener -> listener.collisionOver(now[0], now[1]));

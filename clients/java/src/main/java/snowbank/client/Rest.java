@@ -16,7 +16,7 @@ final class Rest {
     /** The index of the endpoint that is connected, or that is next. */
     private int current;
     private @Nullable Connection connection;
-    /** The dial in flight, which all calls without a connection wait for. It fails with what they are told. */
+    /** The dial in flight, which all calls without a connection wait for. It fails with a daemon's refusal. */
     private @Nullable CompletableFuture<Void> dialing;
 
     /** An endpoint, and how it has been. The lane's lock guards it. */
@@ -71,7 +71,10 @@ final class Rest {
         } else {
             dial.whenComplete((done, told) -> {
                 if (told instanceof SnowbankException refusal) {
-                    call.fail(refusal);
+                    SnowbankException failure = refusal.isRetried() ? soonest(core.lanes, call.deadlineNanos) : refusal;
+                    if (failure != null) {
+                        call.fail(failure);
+                    }
                 }
                 Connection made;
                 synchronized (this) {
@@ -134,7 +137,7 @@ final class Rest {
             made.read();
         } else if (error != null) {
             core.failed(endpoint.place.address.text(), error);
-            if (error.reason() == SnowbankException.Reason.REFUSED && !error.isRetried()) {
+            if (error.reason() == SnowbankException.Reason.REFUSED) {
                 dial.completeExceptionally(error);
             } else {
                 dial.complete(null);
@@ -152,28 +155,27 @@ final class Rest {
         long restNanos = Math.max(Core.random(limitMs * 1_000_000), askedNanos + Core.random(askedNanos));
         endpoint.failures++;
         endpoint.note(reason);
-        endpoint.restsUntilNanos = System.nanoTime() + restNanos;
+        // A lone one may be a balancer's name, with another daemon behind it.
+        boolean isAtOnce = endpoint.failures == 1 && core.options.endpoints.size() == 1;
+        endpoint.restsUntilNanos = System.nanoTime() + (isAtOnce ? 0 : restNanos);
         if (endpoints.get(current) == endpoint) {
             current = (current + 1) % endpoints.size();
         }
     }
 
     /**
-     * Gives up a connection: because it has failed, or because its daemon said so. Returns false if
-     * the lane has left it already.
+     * Gives up a connection. Returns true if its endpoint has failed: the connection was lost in
+     * use, or the daemon says so. Without a reason it has not.
      */
-    synchronized boolean leave(Connection left, SnowbankException reason) {
+    synchronized boolean leave(Connection left, @Nullable SnowbankException reason) {
         if (connection != left) {
             return false;
         }
         connection = null;
-        Endpoint endpoint = left.endpoint();
-        boolean isFirst = endpoint.failures == 0;
-        rest(endpoint, reason);
-        if (reason.reason() == SnowbankException.Reason.REFUSED && isFirst && endpoints.size() == 1) {
-            // It may be a balancer's name, with another daemon behind it.
-            endpoint.restsUntilNanos = System.nanoTime();
+        if (reason == null) {
+            return false;
         }
+        rest(left.endpoint(), reason);
         return true;
     }
 

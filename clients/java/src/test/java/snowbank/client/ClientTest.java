@@ -283,8 +283,21 @@ class ClientTest {
     }
 
     @Test
-    void backOffGrowsToItsLimitVariesAndIsReset() {
+    void aLoneEndpointDoesNotRestTheFirstTime() {
         Core core = new Core(ClientOptions.to("127.0.0.1:1").checked());
+        Rest.Endpoint endpoint = new Rest.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
+        for (long least : new long[] {Long.MIN_VALUE, 900_000_000}) {
+            core.lanes.get(0).rest(endpoint,
+                SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(1), ""));
+            long rest = endpoint.restsUntilNanos - System.nanoTime();
+            assertTrue(rest >= least && (least > 0 || rest <= 0), rest + " ns");
+        }
+        core.close();
+    }
+
+    @Test
+    void backOffGrowsToItsLimitVariesAndIsReset() {
+        Core core = new Core(ClientOptions.to("127.0.0.1:1", "127.0.0.1:2").checked());
         Rest lane = core.lanes.get(0);
         Rest.Endpoint endpoint = new Rest.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
         Set<Long> rests = ConcurrentHashMap.newKeySet();
