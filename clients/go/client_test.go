@@ -315,7 +315,7 @@ func TestTokensAreNeverPrinted(t *testing.T) {
 
 func TestTokenFileIsReadForEachConnection(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte("first\r\n"), 0o600))
+	must(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}, TokenFile: file})
 	must(t, client.Ping(background))

@@ -205,7 +205,8 @@ func (o *Options) readToken() (string, error) {
 	if err != nil {
 		return "", &OptionError{Option: "TokenFile", Problem: err.Error(), cause: err}
 	}
-	token := strings.TrimRight(string(text), "\r\n")
+	// An editor ends the file with a newline.
+	token := strings.TrimSuffix(string(text), "\n")
 	if token == "" {
 		return "", optionError("TokenFile", "%s holds no token; write it into its one line", o.TokenFile)
 	}

@@ -123,7 +123,7 @@ impl ClientOptions {
     }
 
     /// Sets the file that has the token. Each connection reads it again, so the token can be
-    /// replaced while the client runs. An end of line at its end does not count.
+    /// replaced while the client runs. One newline at its end does not count.
     #[must_use]
     pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.token_file = Some(file.into());
@@ -191,6 +191,8 @@ impl ClientOptions {
         if self.token.is_some() && self.token_file.is_some() {
             return Err(Error::bad_option("found a token and a token_file, allowed: one of them"));
         }
+        // Each connection reads the files again. Reading them here shows a mistake at once.
+        self.read_token().map_err(Error::bad_option)?;
         if self.endpoints.iter().any(Address::is_tls) {
             #[cfg(feature = "tls")]
             self.tls.read().map_err(Error::bad_option)?;
@@ -240,7 +242,8 @@ fn read_token_file(path: &Path) -> Result<Vec<u8>, WrongToken> {
             std::io::Read::read_to_end(&mut std::io::Read::take(file, TOKEN_FILE_BYTES_MAX), &mut token)
         })
         .map_err(WrongToken::Unreadable)?;
-    while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+    // An editor ends the file with a newline.
+    if token.last() == Some(&b'\n') {
         token.pop();
     }
     check_token(&token)?;

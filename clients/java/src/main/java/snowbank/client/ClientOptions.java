@@ -137,7 +137,7 @@ public final class ClientOptions {
         if (tokenFile != null) {
             try {
                 String text = Files.readString(tokenFile);
-                found = checkedToken("tokenFile " + tokenFile, text.replaceFirst("\\R\\z", ""));
+                found = checkedToken("tokenFile " + tokenFile, text.replaceFirst("\n\\z", ""));
             } catch (IOException error) {
                 throw new IllegalArgumentException("tokenFile " + tokenFile + " cannot be read: " + error, error);
             }
