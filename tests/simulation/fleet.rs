@@ -131,8 +131,10 @@ fn no_id_is_handed_out_twice() {
     for (kind, (fleets, handed_out)) in fleets.into_iter().zip(handed_out).enumerate() {
         let (fleets, handed_out) = (fleets.into_inner(), handed_out.into_inner());
         eprintln!("kind {kind}: {handed_out} IDs in {fleets} fleets");
-        // Although faults are frequent, most daemons serve.
-        assert!(fleets < 50 || handed_out > 25 * fleets, "kind {kind}: {handed_out} IDs in {fleets} fleets");
+        // Although faults are frequent, most daemons serve. A few fleets hand out hundreds of IDs, and
+        // many hand out few, so a small number of fleets shows nothing.
+        assert!(fleets < 500 || handed_out > 25 * fleets, "kind {kind}: {handed_out} IDs in {fleets} fleets");
+        assert!(fleets < 50 || handed_out > 10 * fleets, "kind {kind}: {handed_out} IDs in {fleets} fleets");
     }
 }
 

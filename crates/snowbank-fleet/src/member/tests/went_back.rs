@@ -325,16 +325,19 @@ fn a_number_that_an_earlier_try_took_is_new_again() {
     assert!(third.take(want(WALL, true), &five()).unwrap().is_new);
 }
 
-/// The coordinator lost the key. Only a state that is the newest may continue below its own bound.
+/// The coordinator lost the key. Only a state that is the newest may continue below its own bound,
+/// and tells others of the loss.
 #[test]
 fn an_acknowledged_bound_counts_only_for_the_newest_state() {
     for (proof, is_same) in [(Proof::None, false), (Proof::Newest, false), (Proof::Held, true)] {
         let store = store();
         let (first, _) = holder(&store);
         store.remove(&key_five());
+        let floor_before = floor(&store);
         let mut again = member(&store, first.notes().clone());
         let taken = again.take(Want { proof, ..want(WALL, false) }, &five()).unwrap();
         assert_eq!((taken.is_same_term, taken.is_new), (is_same, !is_same), "{proof:?}");
+        assert_eq!(floor(&store) > floor_before, is_same, "{proof:?}");
     }
 }
 
