@@ -89,10 +89,14 @@ impl DiskStore {
         self.sources.insert(source, record);
     }
 
-    /// Returns the records that bind the next source that begins. A counter of this daemon that is
-    /// lost binds no other source.
-    pub fn records(&self) -> Vec<Record> {
-        let sources = self.sources.values().map(|record| Record { restored: false, ..record.clone() });
+    /// Returns the records that bind the next source that begins beside the `running` ones. A counter
+    /// that is lost and still runs binds no other source. A removed source may still be among the
+    /// sources here, if the disk hung when it ended.
+    pub fn records(&self, running: &[usize]) -> Vec<Record> {
+        let sources = self.sources.iter().map(|(index, record)| Record {
+            restored: record.restored && !running.contains(index),
+            ..record.clone()
+        });
         sources.chain(self.retired.iter().cloned()).collect()
     }
 

@@ -23,8 +23,8 @@ const JOBS_MAX: usize = 4;
 pub(crate) enum Job {
     /// Make ceilings durable.
     Write(Write),
-    /// Read the records that bind the next source that begins.
-    Records(Reply<Vec<Record>>),
+    /// Read the records that bind the next source that begins beside these, which run.
+    Records(Vec<usize>, Reply<Vec<Record>>),
     /// Make the first ceilings of sources durable. The number is the wall clock minus the boot
     /// clock, as the daemon believes them.
     Begin(Box<Beginning>, i64, Reply<Result<(), StateError>>),
@@ -80,8 +80,8 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
     }
     match job {
         Job::Check => Some(Done::Ours),
-        Job::Records(reply) => {
-            reply.send(store.records());
+        Job::Records(running, reply) => {
+            reply.send(store.records(&running));
             None
         }
         Job::Begin(beginning, wall_minus_boot_us, reply) => {

@@ -14,7 +14,7 @@ use crate::locked_file::file_id;
 use crate::{Cause, Owner};
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
+use snowbank_id::numbering::{Numbering, TicketCounter};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
@@ -93,6 +93,18 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     let stored = read(directory.path()).unwrap();
     assert!(!stored[0].clean && !stored[0].untouched, "claims may follow a raise");
     assert_eq!((stored[0].id_minus_boot_us, stored[0].restored), (Some(12), true));
+}
+
+/// A reload removes the counter while the disk hangs, so it does not end here, and adds it again.
+#[test]
+fn a_lost_counter_is_refused_once_it_runs_no_longer() {
+    let directory = tempfile::tempdir().unwrap();
+    let counter = Numbering::from(TicketCounter::new("orders", 1, 1).unwrap());
+    let mut store = open(directory.path(), &counter, Position(100));
+    store.record_unknown(&[0]);
+    let planned = |running: &[usize]| plan(&store.records(running), &[claimant("orders", &counter)], WALL);
+    assert!(planned(&[0]).is_ok(), "its own record refuses no other source");
+    assert!(planned(&[1]).unwrap_err().to_string().contains("its record here is not enough"));
 }
 
 #[test]
@@ -326,7 +338,7 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
     for (index, workers) in [(1, "9"), (2, "5")] {
         store.end(&[Left { source: index - 1, ..end }], 0).unwrap();
         let sources = vec![(index, assigned(workers, 0))];
-        let retired = store.records();
+        let retired = store.records(&[]);
         store.begin(Beginning { sources, retired, ..Beginning::default() }, 0).unwrap();
     }
     let stored = read(directory.path()).unwrap();
