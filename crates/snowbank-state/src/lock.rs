@@ -16,14 +16,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::holder::HOLDER_BYTES;
-use super::lock_names::{kin_paths, lock_paths, name_of};
+use super::lock_names::{Listing, lock_paths};
 use super::locked_file::{FileLockError, LockedFile, PAUSE};
 use super::mark::{Fate, Mark, MarkError};
-use super::neighbours::{HeldIds, neighbours};
+use super::neighbours::{HeldIds, Locks, neighbours, refused};
 use super::source_kind::kind_of;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
 use super::{Cause, Owner, StateError, TakenOver, new_identity};
+use snowbank_id::layout::Space;
 use snowbank_id::numbering::Numbering;
 
 /// The mode of a lock directory that the daemon makes: only its user has access. The package makes
@@ -40,6 +41,8 @@ pub struct WorkerLocks {
     kin: Vec<(PathBuf, Mark)>,
     /// The marks of other layouts' worker IDs that can make the same IDs.
     colliding: Vec<(PathBuf, Mark)>,
+    /// The readable marks of other ID spaces: the number of each worker ID, its space and its mark.
+    beside: Vec<(u64, Space, Mark)>,
     /// The identity of the state whose grants are marked. If it is `None`, grants are not marked.
     state: Option<String>,
     /// True once the marks say that the counter is unknown. From then on, grants are not marked.
@@ -53,7 +56,8 @@ impl WorkerLocks {
     }
 
     fn over(files: Vec<LockedFile>) -> Self {
-        WorkerLocks { files, kin: Vec::new(), colliding: Vec::new(), state: None, is_unknown: false }
+        let (kin, colliding, beside) = Default::default();
+        WorkerLocks { files, kin, colliding, beside, state: None, is_unknown: false }
     }
 
     /// Checks that this process still holds all of the locks.
@@ -200,26 +204,10 @@ impl WorkerLocks {
     /// above `id_bound` that this source's numbering can make, too. Such a layout has an epoch years
     /// apart, so its locks do not bind the source: both may be right, each for a table of its own.
     pub fn made_before(&self, numbering: &Numbering, id_bound: u64) -> Option<String> {
-        let directory = self.files.first()?.path.parent()?;
         let (layout, workers) = numbering.snowflake()?;
-        let writers = writers_of(directory).ok()?;
-        let kind = kind_of(numbering);
-        let prefix = kind.lock_prefix();
-        let is_apart = |path: &Path| kind.is_apart_from(name_of(path).starts_with(&prefix));
-        let locks = neighbours(directory, &is_apart).ok()?;
         let numbers = layout.numbers_in_space(workers);
-        let mut marked = Vec::new();
-        for (number, space, path) in locks.free {
-            marked.push((number, space, free_mark(&path, writers).ok()?));
-        }
-        for (ids, file) in locks.held {
-            if let HeldIds::Worker(number, space) = ids {
-                marked.push((number, space, read_mark(&file).ok()?));
-            }
-        }
-        let repeated = marked.into_iter().find(|(number, space, mark)| {
-            mark.as_ref().is_some_and(|mark| mark.id_bound > id_bound)
-                && layout.space().collision(&numbers, space, &[*number]).is_some()
+        let repeated = self.beside.iter().find(|(number, space, mark)| {
+            mark.id_bound > id_bound && layout.space().collision(&numbers, space, &[*number]).is_some()
         });
         repeated.map(|(_, space, _)| space.to_string())
     }
@@ -235,7 +223,16 @@ impl WorkerLocks {
 /// Another process holds a worker ID, or one that may make the same IDs, or a file in the directory
 /// cannot be locked or read.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
-    lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
+    Ok(lock_all(directory, &[numbering])?.pop().unwrap_or_else(WorkerLocks::none))
+}
+
+/// Locks all worker IDs of sources that start together, and returns their locks in the same order.
+/// The directory is listed once.
+///
+/// # Errors
+/// As [`lock_workers`].
+pub fn lock_all(directory: &Path, numberings: &[&Numbering]) -> Result<Vec<WorkerLocks>, StateError> {
+    lock_but(false, directory, numberings, PAUSE)
 }
 
 /// Locks all worker IDs of a numbering for a simulation, which waits for no other process.
@@ -243,7 +240,7 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
 /// # Errors
 /// As [`lock_workers`].
 pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
-    lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
+    Ok(lock_but(false, directory, &[numbering], Duration::ZERO)?.pop().unwrap_or_else(WorkerLocks::none))
 }
 
 /// Locks all worker IDs of records. Returns the locks in the order of the records. If several
@@ -255,45 +252,72 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
 pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, StateError> {
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
-    let mut locked = HashSet::new();
-    let mut locks = Vec::with_capacity(records.len());
-    for (index, record) in furthest_first {
-        let record_locks = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
-        locked.extend(record_locks.files.iter().map(|file| file.path.clone()));
-        locks.push((index, record_locks));
-    }
+    let numberings: Vec<&Numbering> = furthest_first.iter().map(|(_, record)| &record.numbering).collect();
+    let locked = lock_but(true, directory, &numberings, PAUSE)?;
+    let mut locks: Vec<_> = furthest_first.into_iter().map(|(index, _)| index).zip(locked).collect();
     locks.sort_by_key(|&(index, _)| index);
     Ok(locks.into_iter().map(|(_, record_locks)| record_locks).collect())
 }
 
-fn lock_workers_but(
-    locked: &HashSet<PathBuf>,
+/// Locks the worker IDs of each numbering, then lists the directory and reads the other locks. If
+/// `are_shared`, several numberings may have the same worker IDs, which the first of them gets.
+fn lock_but(
+    are_shared: bool,
     directory: &Path,
-    numbering: &Numbering,
+    numberings: &[&Numbering],
     pause: Duration,
-) -> Result<WorkerLocks, StateError> {
+) -> Result<Vec<WorkerLocks>, StateError> {
+    if numberings.is_empty() {
+        return Ok(Vec::new());
+    }
     let writers = make_directory(directory)?;
-    let kind = kind_of(numbering);
-    let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
-    let files = files.map(|(worker, path)| {
-        LockedFile::lock(&path, writers, &kind.holders_line(worker), pause).map_err(|error| match error {
-            FileLockError::Held { holder } => kind.held(worker, holder),
-            FileLockError::Obstructed(error) => StateError::lock_obstructed(&path, &error),
-            FileLockError::Refused(error) => StateError::lock_refused(&path, &error),
-        })
+    let mut locked: HashSet<PathBuf> = HashSet::new();
+    let mut files = Vec::with_capacity(numberings.len());
+    for numbering in numberings {
+        let kind = kind_of(numbering);
+        let mut own = Vec::new();
+        for (worker, path) in lock_paths(directory, numbering) {
+            if are_shared && !locked.insert(path.clone()) {
+                continue;
+            }
+            let line = kind.holders_line(worker);
+            own.push(LockedFile::lock(&path, writers, &line, pause).map_err(|error| match error {
+                FileLockError::Held { holder } => kind.held(worker, holder),
+                FileLockError::Obstructed(error) => StateError::lock_obstructed(&path, &error),
+                FileLockError::Refused(error) => StateError::lock_refused(&path, &error),
+            })?);
+        }
+        files.push(own);
+    }
+    let listing = Listing::of(directory).map_err(|error| refused(directory, &error))?;
+    let mut all = Vec::with_capacity(numberings.len());
+    for (numbering, files) in numberings.iter().zip(files) {
+        let is_other =
+            |path: &&PathBuf| !locked.contains(*path) && files.iter().all(|file| file.path != **path);
+        let neighbours = neighbours(listing.beside(numbering).filter(is_other))?;
+        let beside = marks_of(&neighbours, writers);
+        let colliding = kind_of(numbering).check_neighbours(neighbours)?;
+        let kin = listing.kin(numbering).filter(is_other).cloned().collect();
+        all.push(WorkerLocks {
+            kin: free_marks(kin, writers)?,
+            colliding: free_marks(colliding, writers)?,
+            beside,
+            ..WorkerLocks::over(files)
+        });
+    }
+    Ok(all)
+}
+
+/// Returns the readable marks of worker IDs.
+fn marks_of(locks: &Locks, writers: Writers) -> Vec<(u64, Space, Mark)> {
+    let free = locks.free.iter().map(|(number, space, path)| (*number, space, free_mark(path, writers)));
+    let held = locks.held.iter().filter_map(|(ids, file)| match ids {
+        HeldIds::Worker(number, space) => Some((*number, space, read_mark(file))),
+        HeldIds::Counter(_) => None,
     });
-    let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
-    let own: HashSet<&Path> =
-        files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    let prefix = kind.lock_prefix();
-    let is_apart = |path: &Path| kind.is_apart_from(name_of(path).starts_with(&prefix));
-    let neighbours = neighbours(directory, &|path| is_apart(path) || own.contains(path))?;
-    let colliding = kind.check_neighbours(neighbours)?;
-    let mut kin =
-        kin_paths(directory, numbering).map_err(|error| StateError::lock_refused(directory, &error))?;
-    kin.retain(|path| !own.contains(&**path));
-    let kin = free_marks(kin, writers)?;
-    Ok(WorkerLocks { kin, colliding: free_marks(colliding, writers)?, ..WorkerLocks::over(files) })
+    let marks =
+        free.chain(held).filter_map(|(number, space, mark)| Some((number, space.clone(), mark.ok()??)));
+    marks.collect()
 }
 
 fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {

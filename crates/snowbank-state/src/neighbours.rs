@@ -38,24 +38,20 @@ pub(super) struct Locks {
     pub(super) free: Vec<Free>,
 }
 
-/// Returns the locks in a directory, except the paths for which `skip` returns true.
+/// Reads these locks.
 ///
 /// # Errors
 /// Names the first lock that cannot be read, or that is held with a line that this release does not
 /// know.
-pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
+pub(super) fn neighbours<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<Locks, StateError> {
     let mut locks = Locks::default();
-    for entry in fs::read_dir(directory).map_err(|error| refused(directory, &error))? {
-        let path = entry.map_err(|error| refused(directory, &error))?.path();
-        if !is_lock(&path) || skip(&path) {
-            continue;
-        }
-        let read = read_lock(&path).map_err(|error| refused(&path, &error))?;
+    for path in paths {
+        let read = read_lock(path).map_err(|error| refused(path, &error))?;
         let Some((line, file, is_held)) = read else { continue };
         let ids = read_line(&line);
         if !is_held {
             match ids {
-                Some(HeldIds::Worker(number, space)) => locks.free.push((number, space, path)),
+                Some(HeldIds::Worker(number, space)) => locks.free.push((number, space, path.clone())),
                 Some(HeldIds::Counter(_)) => {}
                 None if file.metadata().is_ok_and(|found| found.len() <= HOLDER_BYTES) => {}
                 None => {
@@ -88,25 +84,12 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
     Ok(locks)
 }
 
-fn refused(path: &Path, error: &io::Error) -> StateError {
+pub(super) fn refused(path: &Path, error: &io::Error) -> StateError {
     if is_obstructed(path, error) {
         StateError::lock_obstructed(path, error)
     } else {
         StateError::lock_refused(path, error)
     }
-}
-
-/// Returns true for the lock of a worker ID, such as `0123456789abcdef-5.lock`, and for the lock of
-/// a ticket counter, such as `0123456789abcdef-2-1.lock`. The directory may also contain locks of
-/// other programs.
-fn is_lock(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
-    name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
-        let is_fingerprint = space.len() == 16 && space.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let mut numbers = numbers.splitn(2, '-');
-        is_fingerprint
-            && numbers.all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
-    })
 }
 
 /// Returns the holder's line in a lock file, the open file, and true if a process holds the lock.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock::{free_mark, writers_of};
-use super::lock_names::{kin_paths, lock_paths};
+use super::lock_names::{Listing, lock_paths};
 use super::locked_file::LockedFile;
 use super::mark::Mark;
 use super::writers::{Untrusted, Writers, open_file};
@@ -31,9 +31,10 @@ pub struct Seen {
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     let writers = writers_of(directory);
     let mut paths = lock_paths(directory, numbering);
-    for path in kin_paths(directory, numbering).unwrap_or_default() {
-        if paths.iter().all(|(_, own)| *own != path) {
-            paths.push((0, path));
+    let listing = Listing::of(directory).ok();
+    for path in listing.iter().flat_map(|listing| listing.kin(numbering)) {
+        if paths.iter().all(|(_, own)| own != path) {
+            paths.push((0, path.clone()));
         }
     }
     let mut seen = Vec::with_capacity(paths.len());
@@ -68,9 +69,11 @@ pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mar
     let Ok(writers) = writers_of(directory) else { return Ok(Vec::new()) };
     let mut paths: Vec<PathBuf> =
         lock_paths(directory, numbering).into_iter().map(|(_, path)| path).collect();
-    let mut kin = kin_paths(directory, numbering).unwrap_or_default();
-    kin.retain(|path| !paths.contains(path));
-    paths.extend(kin);
+    if let Ok(listing) = Listing::of(directory) {
+        let mut kin: Vec<PathBuf> = listing.kin(numbering).cloned().collect();
+        kin.retain(|path| !paths.contains(path));
+        paths.extend(kin);
+    }
     let mut marks = Vec::new();
     for path in paths {
         match readable_mark(&path, writers) {

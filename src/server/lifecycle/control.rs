@@ -63,7 +63,7 @@ use snowbank_fleet::{Clocks, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
-use snowbank_state::{Cause, StateError, WorkerLocks, lock_workers};
+use snowbank_state::{Cause, StateError, WorkerLocks, lock_all, lock_workers};
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -305,10 +305,12 @@ impl Control {
     /// kernel's log: if the machine was restored since the counter was last started or set, the
     /// counter is unknown.
     fn open(&mut self, group: &[usize], began: Reading) -> Result<Arc<Found>, StartError> {
+        let running: Vec<usize> = self.granted().map(|(index, _)| index).collect();
         if let Some(opened) = &mut self.opened {
             if let Some(storage) = &opened.storage {
                 let limit = if self.has_served { DISK_TIMEOUT } else { Duration::MAX };
-                let records = storage.ask(limit, storage_thread::Job::Records).map_err(no_storage)?;
+                let records = |reply| storage_thread::Job::Records(running, reply);
+                let records = storage.ask(limit, records).map_err(no_storage)?;
                 let mut counters: Vec<&str> = Vec::new();
                 let starting = group.iter().map(|&index| &self.supplies[index]);
                 let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
@@ -662,11 +664,13 @@ fn number_and_lock<'a>(
         if source.kind.takes_ranges() {
             mark_shared(lock_dir, &numbering)?;
             locks.insert(*index, WorkerLocks::none());
-        } else if !locks.contains_key(index) {
-            locks.insert(*index, lock_workers(lock_dir, &numbering)?);
         }
         numberings.push(numbering);
     }
+    let all = starting.iter().map(|(index, _)| *index).zip(&numberings);
+    let (indices, unlocked): (Vec<usize>, Vec<&Numbering>) =
+        all.filter(|(index, _)| !locks.contains_key(index)).unzip();
+    locks.extend(indices.into_iter().zip(lock_all(lock_dir, &unlocked)?));
     if found.path().is_some() {
         locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
     }
