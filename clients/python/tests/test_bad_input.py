@@ -65,6 +65,8 @@ def test_no_endpoint_and_no_text() -> None:
             Client(nothing)
     with pytest.raises(TypeError, match="7660"):
         Client([7660])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="this is b'ids-1"):
+        Client(b"ids-1:7660")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", "x" * 65, "\N{SNOWFLAKE}" * 22])

@@ -114,7 +114,7 @@ class Options:
 
 def endpoints(texts: str | Iterable[str]) -> tuple[Address, ...]:
     """Parses the endpoints. A variable of the environment that is not set is None."""
-    listed = [texts] if isinstance(texts, str) else texts or ()
+    listed = [texts] if isinstance(texts, (str, bytes)) else texts or ()
     return tuple(dict.fromkeys(_address.parse(text) for text in listed))
 
 
