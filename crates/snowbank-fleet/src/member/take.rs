@@ -2,7 +2,7 @@
 
 use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
-use super::{Held, Member, Note, Notes};
+use super::{Held, Member, Note};
 use crate::rules::{self, Holding, Proof, Taking};
 use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
@@ -16,7 +16,7 @@ const TRIES_MAX: usize = 100;
 const WRITES_MAX: usize = 100;
 
 /// What a process remembers from one try to take numbers to the next. While a start waits for a
-/// number, it tries again and again, each time with a new member.
+/// number, it tries again and again.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
     /// The identities of the writes by which the process tried to take numbers. If an answer was
@@ -25,16 +25,9 @@ pub struct Tried {
     writes: Vec<String>,
     /// True if this process has waited after an earlier try.
     has_waited: bool,
-    /// The notes as the last try left them.
-    notes: Notes,
 }
 
 impl Tried {
-    /// Returns the notes of the last try, for a daemon that keeps no state.
-    pub fn notes(&self) -> Notes {
-        self.notes.clone()
-    }
-
     fn add(&mut self, write: &str) {
         self.writes.push(write.to_owned());
         let spare = self.writes.len().saturating_sub(WRITES_MAX);
@@ -401,13 +394,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 }
 
 impl<C> Member<C> {
-    /// Gives the member the facts from earlier tries of this process.
+    /// Gives the member the facts from earlier tries of this process. Only simulations make a new
+    /// member for each try.
     pub fn after(self, tried: Tried) -> Self {
         Member { tried, ..self }
     }
 
     /// Returns the facts for the next try. They say that the process has waited.
     pub fn into_tried(self) -> Tried {
-        Tried { has_waited: true, notes: self.notes, ..self.tried }
+        Tried { has_waited: true, ..self.tried }
     }
 }

@@ -288,8 +288,7 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     store.set(Fault::Away);
     assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    let tried = first.into_tried();
-    let mut second = member(&store, tried.notes()).after(tried);
+    let mut second = member(&store, first.notes().clone()).after(first.into_tried());
     let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon may have handed out all IDs below its bound");
