@@ -150,6 +150,14 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     assert!(!again.poll_due_in().is_zero(), "it polls first");
 }
 
+#[test]
+#[should_panic(expected = "nothing raises a source that starts")]
+fn no_bound_is_raised_before_a_start_has_compared_its_keys() {
+    let (mut member, _, covered) = taken();
+    member.begin_start([0]);
+    let _ = member.raise(&raise(covered + 9), 0, clocks(WALL));
+}
+
 /// A source serves, and another one starts. Each in turn loses its number.
 #[test]
 fn a_loss_ends_the_daemon_only_if_the_source_serves() {
