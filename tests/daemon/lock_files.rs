@@ -109,6 +109,14 @@ fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
     set_mode(&above, 0o1777);
     machine.start("").stop();
     set_mode(&above, 0o700);
+    // So it is with the state's directory.
+    let open = machine.path("open");
+    fs::create_dir(&open).expect("mkdir");
+    set_mode(&open, 0o777);
+    let below_it = || machine.setup("").option("--state-dir", open.join("state"));
+    below_it().end().assert_refusal(&[open.to_str().expect("text"), "(mode 777)", "chmod o-w"]);
+    set_mode(&open, 0o1777);
+    below_it().start().stop();
     let real = machine.path("real");
     fs::rename(&locks, &real).expect("renamed");
     symlink(&real, &locks).expect("linked");

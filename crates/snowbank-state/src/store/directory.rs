@@ -15,7 +15,7 @@ use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
-use crate::writers::{Untrusted, Writers, open_file};
+use crate::writers::{Untrusted, Writers, check_above, open_file};
 use crate::{Cause, StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -208,7 +208,9 @@ fn make(path: &Path) -> io::Result<()> {
 /// user.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
-    Writers::of(path, geteuid().is_root()).map_err(|untrusted| match untrusted {
+    let writers = Writers::of(path, geteuid().is_root());
+    let writers = writers.and_then(|writers| check_above(path).map(|()| writers));
+    writers.map_err(|untrusted| match untrusted {
         Untrusted::NotSeen(error) => not_made(path, &error),
         Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::new(
             Cause::Setting,
