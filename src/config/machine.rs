@@ -152,7 +152,7 @@ impl Machine {
                 may_pass: true,
             }),
             several => Err(lasting(format!(
-                "found {}, allowed: one address; name its interface or subnet, as in \"ipv4:eth0\" or \"ipv4:10.0.0.0/8\", \
+                "found {}, allowed: one address; name its interface or subnet, as in \"ipv4:eth0\" or \"ipv4:10.1.4.0/22\", \
                  or set {IPV4_VARIABLE}",
                 in_words(several)
             ))),

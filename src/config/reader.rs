@@ -203,8 +203,18 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String 
     let elsewhere = rows_of_file()
         .filter(|row| !is_section || row.key != name)
         .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
-    let known_here = rows_here.iter().map(|row| (row.key, format!("`{}`", row.key)));
-    match nearest(name, elsewhere.chain(known_here).chain(sections_here.iter().cloned())) {
+    let known_here = || rows_here.iter().map(|row| (row.key, format!("`{}`", row.key)));
+    let sections = sections_here.iter().cloned();
+    // A section is none of the settings that have a single value.
+    let meant = if (is_section || value.as_table().is_some()) && !sections_here.is_empty() {
+        nearest(name, sections)
+    } else {
+        let begins = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+        nearest(name, known_here())
+            .or_else(|| known_here().find(|(key, _)| begins(key)).map(|(_, meant)| meant))
+            .or_else(|| nearest(name, elsewhere.chain(sections)))
+    };
+    match meant {
         Some(meant) => format!("not known; did you mean {meant}?"),
         None => {
             let known: Vec<String> = match (is_section || value.as_table().is_some(), &sections_here[..]) {
