@@ -33,7 +33,7 @@ Instants of one tick share its IDs; if it has too few, the next IDs are of the t
 
 Exit codes:
   0  an ID for each instant is printed
-  1  an instant is refused, something is in use, nobody reads the output, or Ctrl-C;
+  1  an instant is refused, something is in use, the reader left, or Ctrl-C;
      printed IDs are good
   2  wrong use";
 

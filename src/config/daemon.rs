@@ -172,12 +172,13 @@ settings! {
         /// allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
-        /// Roughly the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
+        /// The bytes that all connections together may have queued, 1,048,576 (1 MiB) to
         /// 1,099,511,627,776: replies that clients have not taken, and requests that have arrived
-        /// in part. Each connection may use a share of what is free, and in any case 4 KiB, so
-        /// 1,000 connections may exceed the number by 4 MiB. The daemon stops reading from a
-        /// connection that has more, until its client has taken its replies, and closes it after
-        /// stall_timeout.
+        /// in part or wait for EXEC. Each connection may use a share of what is free, and in any
+        /// case 8 KiB (over TLS 24 KiB), so 1,000 connections may exceed the number by 8 MiB. The
+        /// daemon stops reading from a connection that has more, until its client has taken its
+        /// replies, and closes it after stall_timeout. The connections themselves and the kernel's
+        /// buffers are not counted.
         ///
         /// 128 MiB are enough for 400 clients that stop reading for seconds. With 50,000
         /// connections the daemon is then still below the MemoryMax= of its unit.

@@ -108,6 +108,13 @@ impl<F: FrontEnd> Connection<F> {
         self.exchange.unread.len() + self.exchange.front.kept_bytes()
     }
 
+    /// Replaces the share of the last turn. A connection that keeps requests reads little more once
+    /// the budget is used up.
+    #[cold]
+    pub(super) fn renew_share(&mut self, thread: &ThreadState, limits: &Limits) {
+        self.exchange.share = self.share(thread, limits);
+    }
+
     fn kept_max(&self) -> usize {
         let thread = &self.member.thread;
         kept_max(thread, &thread.live_config.borrow().limits)

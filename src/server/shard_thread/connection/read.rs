@@ -119,8 +119,9 @@ impl<F: FrontEnd> Connection<F> {
             }
         }
         let kept = self.exchange.unread.len();
-        // Before the read, because a small share allows a short read.
-        self.exchange.share = self.share(thread, &config.limits);
+        if self.kept_requests() > 0 {
+            self.renew_share(thread, &config.limits);
+        }
         let end = ready!(self.poll_input(thread, input, cx))?;
         if end == kept {
             return Poll::Ready(Ok(TurnEnd::End));
@@ -129,6 +130,7 @@ impl<F: FrontEnd> Connection<F> {
         if let Some(pending) = &mut self.pending {
             pending.record_heard();
         }
+        self.exchange.share = self.share(thread, &config.limits);
         let mut turn = Turn::begin(thread, config, state, &mut self.session);
         turn.conditions.draining = self.member.is_refused();
         let now = turn.now;
