@@ -142,6 +142,31 @@ pub struct FileError {
     pub error: io::Error,
 }
 
+/// The reason why a daemon's configuration cannot be used. `Display` names all mistakes, one on each
+/// line.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(FileError),
+    /// The settings have mistakes.
+    #[error(transparent)]
+    Mistakes(Mistakes),
+    /// No directory is given for the state.
+    #[error(transparent)]
+    StateDir(NoStateDir),
+}
+
+impl Unread {
+    /// Returns the first reason and the number of the others, in one line.
+    pub fn first_line(&self) -> String {
+        match self {
+            Unread::Mistakes(mistakes) => mistakes.first_line(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Reads the text of a file.
 ///
 /// # Errors

@@ -103,8 +103,8 @@ impl Site {
         if let Some(authority) = request.uri().authority() {
             site.read_target(authority.as_str().as_bytes());
         }
-        if let Err(text) = site.check(request.version() < Version::HTTP_11) {
-            return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
+        if let Err(bad) = site.check(request.version() < Version::HTTP_11) {
+            return respond(StatusCode::BAD_REQUEST, TEXT, format!("{bad}\n"));
         }
         if is_loopback && !site.host.is_none_or(is_local_name) {
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, format!("{MISDIRECTED}\n"));

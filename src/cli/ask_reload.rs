@@ -68,8 +68,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
+        Ok(None) => Ok(()),
+        Ok(Some(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
         Err(_) => Err(Failure::No(format!(
             "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
         ))),

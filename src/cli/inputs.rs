@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::ADMIN_CONNECTIONS_MAX;
 use crate::config::{
-    self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
-    StatePlace,
+    self, Credentials, NoStateDir, Overrides, Secrets, Settings, StateDirChoice, StatePlace, Unread,
 };
 use crate::os_clock;
 use crate::server::{Reloaded, StartError};
@@ -27,28 +26,13 @@ pub(super) struct Inputs {
     pub(super) cores: NonZeroUsize,
 }
 
-#[derive(Debug)]
-pub(super) enum Unread {
-    File(FileError),
-    Mistakes(Mistakes),
-}
-
-impl Unread {
-    pub(super) fn first_line(&self) -> String {
-        match self {
-            Unread::File(error) => error.to_string(),
-            Unread::Mistakes(mistakes) => mistakes.first_line(),
-        }
-    }
-}
-
 impl From<Unread> for StartError {
     fn from(unread: Unread) -> Self {
         let reason = unread.first_line();
         match unread {
             Unread::File(file) => StartError::from_system(may_pass(&file.error), reason),
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
-            Unread::Mistakes(_) => StartError::WrongSetting(reason),
+            Unread::Mistakes(_) | Unread::StateDir(_) => StartError::WrongSetting(reason),
         }
     }
 }
@@ -66,15 +50,12 @@ impl Inputs {
     /// Reads all again, for a reload.
     ///
     /// # Errors
-    /// The reasons why the configuration cannot be used, one on each line.
-    pub(super) fn read_again(&self) -> Result<Reloaded, String> {
+    /// The configuration cannot be used.
+    pub(super) fn read_again(&self) -> Result<Reloaded, Unread> {
         let now = os_clock::read().wall;
-        let (mut settings, mut secrets) = self.read(now).map_err(|unread| match unread {
-            Unread::Mistakes(mistakes) => mistakes.to_string(),
-            other => other.first_line(),
-        })?;
+        let (mut settings, mut secrets) = self.read(now)?;
         let level = settings.log.level;
-        settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
+        settle_state_dir(&mut settings).map_err(Unread::StateDir)?;
         let mut warnings = settings.warnings(now);
         warnings.append(&mut secrets.warnings);
         warnings.extend(allow_open_files(&mut settings));

@@ -53,7 +53,7 @@ pub(super) struct Arguments {
 
 /// Runs the command. Exit code 0: ready. 1: not ready. 2: the daemon cannot be asked.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let address = address(arguments).map_err(Failure::Usage)?;
+    let address = address(arguments)?;
     let tls = arguments.tls.files(std::slice::from_ref(&address))?.unwrap_or_default();
     let target = Target { address, tls, timeout: arguments.timeout };
     converse(async {
@@ -65,28 +65,31 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 }
 
 /// Returns the address from the option or variable, else from the configuration, else the default.
-fn address(arguments: &Arguments) -> Result<Address, String> {
+fn address(arguments: &Arguments) -> Result<Address, Failure> {
     if let Some(given) = arguments.admin.as_deref().filter(|given| !given.is_empty()) {
         // The daemon's variable may list several addresses.
         let first = given.split(',').next().unwrap_or(given);
-        return Address::from_admin(first).map_err(|error| format!("--admin: {error}"));
+        return Address::from_admin(first).map_err(|error| Failure::usage(format_args!("--admin: {error}")));
     }
     if let Some(path) = &arguments.config {
-        let text = config::read_file(path).map_err(|error| error.to_string())?;
+        let text = config::read_file(path).map_err(Failure::usage)?;
         let now = os_clock::read().wall;
         // Without the daemon's variables its configuration may be refused.
-        let overrides = Overrides::from_variables().map_err(|error| error.to_string())?;
+        let overrides = Overrides::from_variables().map_err(Failure::usage)?;
         let settings = config::load(Some((path, &text)), &overrides, NonZeroUsize::MIN, now)
-            .map_err(|mistakes| mistakes.first_line())?;
+            .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
         return settings.admin.listen.into_iter().next().ok_or_else(|| {
-            format!("{} has no admin listener; set listen in [admin], or give --admin", path.display())
+            let path = path.display();
+            Failure::usage(format_args!(
+                "{path} has no admin listener; set listen in [admin], or give --admin"
+            ))
         });
     }
-    Address::from_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
+    Address::from_admin(DEFAULT_ADDRESS).map_err(Failure::usage)
 }
 
 async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let status = target.fetch().await.map_err(Failure::Usage)?;
+    let status = target.fetch().await.map_err(Failure::usage)?;
     match write(&status, None, arguments.json, out).and_then(|()| out.flush()) {
         // A reader that closes the pipe early, such as `head`, does not change the exit code.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -118,7 +121,8 @@ async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mu
                 write(status, last, arguments.json, &mut page)?;
             }
             Err(reason) if arguments.json => {
-                writeln!(page, "{}", serde_json::json!({ "ready": false, "unreachable": reason }))?;
+                let unreachable = reason.to_string();
+                writeln!(page, "{}", serde_json::json!({ "ready": false, "unreachable": unreachable }))?;
             }
             Err(reason) => writeln!(page, "{reason}")?,
         }

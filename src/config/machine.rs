@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use super::read_bounded;
 use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
+use snowbank_id::layout::LayoutError;
 
 /// The environment variable with the machine's address. It replaces the addresses of the
 /// interfaces.
@@ -19,8 +22,8 @@ pub struct Machine {
     pub host_name: String,
     /// The value of `SNOWBANK_IPV4`, if it is set.
     pub given_ipv4: Option<String>,
-    /// The IPv4 addresses of the interfaces, or the reason why they are not known.
-    pub interfaces: Result<Vec<Interface>, String>,
+    /// The IPv4 addresses of the interfaces, or the system's reason why they are not known.
+    pub interfaces: Result<Vec<Interface>, Errno>,
 }
 
 /// An IPv4 address of an interface.
@@ -34,13 +37,82 @@ pub struct Interface {
     pub prefix: u32,
 }
 
-/// The reason why an origin has no number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NoNumber {
-    /// The line that names what was found and what is allowed.
-    pub(super) text: String,
-    /// True if the origin may have a number later, without a change of the configuration.
-    pub(super) may_pass: bool,
+/// The reason why an origin has no number. `Display` names what was found and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoNumber {
+    #[error(
+        "found host name {name:?}, {fault}, allowed: words, a hyphen and a number of at most {NUMBER_DIGITS_MAX} digits, one for each \
+         machine, as in \"web-12\", or one word and its number, as in \"db7\"; name the machines so, {OTHER_ORIGINS}"
+    )]
+    HostName { name: String, fault: HostNameFault },
+    #[error("found {number} ({place}), allowed: 0 to {most}, the worker IDs of the layout")]
+    TooLarge { number: u64, place: String, most: u64 },
+    /// The subnet has more addresses than the layout has worker IDs.
+    #[error(
+        "found {address}/{prefix} ({place}), whose subnet has {} bits for its addresses, allowed: at most {bits}, or two \
+         machines whose addresses end alike would hand out the same IDs; name the smaller subnet that has all \
+         machines, as in \"ipv4:10.1.2.0/24\", choose a layout with more workers, or share a coordinator ([fleet])",
+        32 - prefix
+    )]
+    WideSubnet { address: Ipv4Addr, prefix: u32, bits: u32, place: String },
+    #[error(
+        "found {IPV4_VARIABLE}={found:?}, allowed with {origin}: an IPv4 address that only this machine has, as in 10.1.2.3"
+    )]
+    WrongVariable { found: String, origin: WorkerIdFrom },
+    #[error(
+        "cannot list the addresses of this machine: {0}; allow AF_NETLINK sockets, or set {IPV4_VARIABLE}"
+    )]
+    NotListed(Errno),
+    #[error(
+        "found no address that fits (others: {others}), allowed: one IPv4 address that is not loopback; bring the \
+         interface up, or set {IPV4_VARIABLE}"
+    )]
+    NoAddress { others: String },
+    #[error(
+        "found {found}, allowed: one address; name its interface or subnet, as in \"ipv4:eth0\" or \"ipv4:10.1.4.0/22\", \
+         or set {IPV4_VARIABLE}"
+    )]
+    SeveralAddresses { found: String },
+    #[error(
+        "cannot read {}: {reason}; allowed: a file with one number, written by the program that assigns the numbers",
+        path.display()
+    )]
+    UnreadableFile { path: PathBuf, reason: String, is_missing: bool },
+    #[error("found {} empty, allowed: one number, written by the program that assigns the numbers", .0.display())]
+    EmptyFile(PathBuf),
+    #[error("found {found:?} in {}, allowed: one number, as in 12", path.display())]
+    NotANumber { found: String, path: PathBuf },
+    /// The layout does not have worker IDs with this number.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+impl NoNumber {
+    /// Returns true if the origin may have a number later, without a change of the configuration.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            NoNumber::NoAddress { .. } | NoNumber::EmptyFile(_) => true,
+            NoNumber::UnreadableFile { is_missing, .. } => *is_missing,
+            _ => false,
+        }
+    }
+}
+
+/// What is wrong with a host name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HostNameFault {
+    #[error("whose last part is not a number")]
+    NoNumber,
+    #[error("whose end is random")]
+    RandomEnd,
+    #[error("whose last part may be random: letters and digits behind a hyphen")]
+    LettersAndDigits,
+    #[error("whose number belongs to an address or is not behind a word")]
+    NoWord,
+    #[error("whose part {0:?} is random or belongs to an address")]
+    RandomPart(String),
+    #[error("whose number {0} has too many digits")]
+    LongNumber(String),
 }
 
 impl Machine {
@@ -50,7 +122,7 @@ impl Machine {
         let given_ipv4 = std::env::var_os(IPV4_VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let interfaces = match if_addrs::get_if_addrs() {
             Ok(all) => Ok(all.into_iter().filter_map(with_ipv4).collect()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         };
         // An empty variable counts as not set, as everywhere.
         Machine { host_name, given_ipv4: given_ipv4.filter(|text| !text.is_empty()), interfaces }
@@ -77,7 +149,9 @@ impl Machine {
         let (number, place) = match from {
             WorkerIdFrom::Given | WorkerIdFrom::Coordinator(_) => (0, String::new()),
             WorkerIdFrom::HostName => {
-                let number = number_of_host_name(&self.host_name).map_err(lasting)?;
+                let number = number_of_host_name(&self.host_name);
+                let name = || excerpt(&self.host_name);
+                let number = number.map_err(|fault| NoNumber::HostName { name: name(), fault })?;
                 (number, format!("host name {:?}", self.host_name))
             }
             WorkerIdFrom::Ipv4(of) => {
@@ -87,7 +161,7 @@ impl Machine {
                 let place = format!("the low {bits} bits of {address}, {place}");
                 match prefix {
                     Some(prefix) if 32 - prefix > bits && !in_fleet => {
-                        return Err(lasting(too_wide(address, prefix, bits, &place)));
+                        return Err(NoNumber::WideSubnet { address, prefix, bits, place });
                     }
                     None if bits < 32 && !in_fleet => (
                         low_bits(address, bits),
@@ -102,10 +176,7 @@ impl Machine {
             WorkerIdFrom::File(path) => (number_in_file(path)?, format!("file {}", path.display())),
         };
         if number >= numbers {
-            let most = numbers - 1;
-            return Err(lasting(format!(
-                "found {number} ({place}), allowed: 0 to {most}, the worker IDs of the layout"
-            )));
+            return Err(NoNumber::TooLarge { number, place, most: numbers - 1 });
         }
         Ok((number, place))
     }
@@ -122,18 +193,13 @@ impl Machine {
                 Ok(address) if is_a_machines(address) && of.spans(address) => {
                     Ok((address, named_prefix, IPV4_VARIABLE.into()))
                 }
-                _ => Err(lasting(format!(
-                    "found {IPV4_VARIABLE}={:?}, allowed with {}: an IPv4 address that only this machine has, as in 10.1.2.3",
-                    excerpt(text),
-                    WorkerIdFrom::Ipv4(of.clone())
-                ))),
+                _ => {
+                    let origin = WorkerIdFrom::Ipv4(of.clone());
+                    Err(NoNumber::WrongVariable { found: excerpt(text), origin })
+                }
             };
         }
-        let all = self.interfaces.as_ref().map_err(|error| {
-            lasting(format!(
-                "cannot list the addresses of this machine: {error}; allow AF_NETLINK sockets, or set {IPV4_VARIABLE}"
-            ))
-        })?;
+        let all = self.interfaces.as_ref().map_err(|error| NoNumber::NotListed(*error))?;
         let mut others: Vec<_> = all.iter().filter(|at| is_a_machines(at.address)).collect();
         let fit: Vec<_> = others.extract_if(.., |at| of.has(&at.name, at.address)).collect();
         let is_one = fit.iter().all(|at| at.address == fit[0].address);
@@ -143,19 +209,8 @@ impl Machine {
                 let widest = fit.iter().map(|at| at.prefix).min();
                 Ok((at.address, named_prefix.or(widest), format!("interface {}", at.name)))
             }
-            [] => Err(NoNumber {
-                text: format!(
-                    "found no address that fits (others: {}), allowed: one IPv4 address that is not loopback; bring the \
-                     interface up, or set {IPV4_VARIABLE}",
-                    in_words(&others)
-                ),
-                may_pass: true,
-            }),
-            several => Err(lasting(format!(
-                "found {}, allowed: one address; name its interface or subnet, as in \"ipv4:eth0\" or \"ipv4:10.1.4.0/22\", \
-                 or set {IPV4_VARIABLE}",
-                in_words(several)
-            ))),
+            [] => Err(NoNumber::NoAddress { others: in_words(&others) }),
+            several => Err(NoNumber::SeveralAddresses { found: in_words(several) }),
         }
     }
 }
@@ -165,21 +220,6 @@ fn with_ipv4(interface: if_addrs::Interface) -> Option<Interface> {
     let if_addrs::IfAddr::V4(found) = interface.addr else { return None };
     let prefix = found.netmask.to_bits().leading_ones();
     Some(Interface { name: interface.name, address: found.ip, prefix })
-}
-
-/// Returns the refusal of an address whose subnet has more addresses than the layout has worker
-/// IDs.
-fn too_wide(address: Ipv4Addr, prefix: u32, bits: u32, place: &str) -> String {
-    format!(
-        "found {address}/{prefix} ({place}), whose subnet has {} bits for its addresses, allowed: at most {bits}, or two \
-         machines whose addresses end alike would hand out the same IDs; name the smaller subnet that has all \
-         machines, as in \"ipv4:10.1.2.0/24\", choose a layout with more workers, or share a coordinator ([fleet])",
-        32 - prefix
-    )
-}
-
-fn lasting(text: String) -> NoNumber {
-    NoNumber { text, may_pass: false }
 }
 
 /// Returns false for an address that does not belong to one machine.
@@ -218,40 +258,35 @@ const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kuber
 /// # Errors
 /// There is no ordinal, or a part is random or belongs to an address, so that two machines could
 /// have it.
-fn number_of_host_name(name: &str) -> Result<u64, String> {
-    let allowed = format!(
-        "allowed: words, a hyphen and a number of at most {NUMBER_DIGITS_MAX} digits, one for each machine, as in \"web-12\", \
-         or one word and its number, as in \"db7\"; name the machines so, {OTHER_ORIGINS}"
-    );
-    let refuse = |fault: &str| Err(format!("found host name {:?}, {fault}, {allowed}", excerpt(name)));
+fn number_of_host_name(name: &str) -> Result<u64, HostNameFault> {
     let label = name.split('.').next().unwrap_or_default();
     let mut parts = label.split('-').rev();
     let last = parts.next().unwrap_or_default();
     let Some((word, digits)) = word_and_digits(last).filter(|(_, digits)| !digits.is_empty()) else {
-        return refuse("whose last part is not a number");
+        return Err(HostNameFault::NoNumber);
     };
     let mut before = parts.clone().peekable();
     let is_one_word = before.peek().is_none();
     let is_pods = last.len() == POD_SUFFIX_LENGTH && last.chars().all(|letter| POD_SUFFIX.contains(letter));
     if is_hex(label) || (is_pods && !is_one_word) {
-        return refuse("whose end is random");
+        return Err(HostNameFault::RandomEnd);
     }
     if !is_one_word && !word.is_empty() {
-        return refuse("whose last part may be random: letters and digits behind a hyphen");
+        return Err(HostNameFault::LettersAndDigits);
     }
     // The part before the number, or the one word, has letters.
     let explains = before.next().unwrap_or(word);
     if explains.bytes().all(|byte| byte.is_ascii_digit()) {
-        return refuse("whose number belongs to an address or is not behind a word");
+        return Err(HostNameFault::NoWord);
     }
     let is_plain = |part: &str| {
         !is_hex(part) && word_and_digits(part).is_some_and(|(_, digits)| digits.len() <= DIGITS_OF_WORD_MAX)
     };
     if let Some(part) = parts.find(|part| !is_plain(part)) {
-        return refuse(&format!("whose part {:?} is random or belongs to an address", excerpt(part)));
+        return Err(HostNameFault::RandomPart(excerpt(part)));
     }
     if digits.len() > NUMBER_DIGITS_MAX {
-        return refuse(&format!("whose number {} has too many digits", excerpt(digits)));
+        return Err(HostNameFault::LongNumber(excerpt(digits)));
     }
     Ok(digits.parse().expect("so few digits are a number"))
 }
@@ -273,25 +308,19 @@ fn word_and_digits(part: &str) -> Option<(&str, &str)> {
 /// There are three reasons: the file is missing or empty, which may change without the operator; it
 /// cannot be read; or its text is not one number.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
-    let shown = path.display();
-    let bytes = read_bounded(path).map_err(|error| NoNumber {
-        text: format!(
-            "cannot read {shown}: {error}; allowed: a file with one number, written by the program that assigns the numbers"
-        ),
-        may_pass: error.kind() == io::ErrorKind::NotFound,
+    let bytes = read_bounded(path).map_err(|error| NoNumber::UnreadableFile {
+        path: path.to_owned(),
+        reason: error.to_string(),
+        is_missing: error.kind() == io::ErrorKind::NotFound,
     })?;
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
     if text.is_empty() {
-        let text = format!(
-            "found {shown} empty, allowed: one number, written by the program that assigns the numbers"
-        );
-        return Err(NoNumber { text, may_pass: true });
+        return Err(NoNumber::EmptyFile(path.to_owned()));
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number).ok_or_else(|| {
-        lasting(format!("found {:?} in {shown}, allowed: one number, as in 12", excerpt(text)))
-    })
+    let number = text.parse().ok().filter(|_| is_number);
+    number.ok_or_else(|| NoNumber::NotANumber { found: excerpt(text), path: path.to_owned() })
 }
 
 #[cfg(test)]

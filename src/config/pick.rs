@@ -50,9 +50,7 @@ impl Settings {
             let found = machine.number(&source.worker_id_from, open.values(), self.fleet.is_used());
             let (number, place) = found.map_err(|none| self.no_number(index, none))?;
             // `settle` has checked that every number gives worker IDs.
-            let set = open.with(number).map_err(|error| {
-                self.no_number(index, NoNumber { text: error.to_string(), may_pass: false })
-            })?;
+            let set = open.with(number).map_err(|error| self.no_number(index, error.into()))?;
             lines.push(format!("source {:?} has {}, from {place}", source.name, set.in_words()));
             let worker_ids = &mut self.sources[index].worker_ids;
             worker_ids.set = set;
@@ -68,9 +66,9 @@ impl Settings {
 
     fn no_number(&self, index: usize, none: NoNumber) -> Unpicked {
         let (key, origin) = self.origins.in_source(index, "worker_id_from");
-        let text = format!("{}: {}", label(index, &self.sources[index]), none.text);
+        let text = format!("{}: {none}", label(index, &self.sources[index]));
         let reason = Mistake { origin, key, text, is_clock_behind: false }.to_string();
         // A message is one line, whatever text a file has.
-        Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
+        Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass() }
     }
 }

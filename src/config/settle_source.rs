@@ -21,9 +21,9 @@ pub(super) fn settle_source(
 ) -> bool {
     refuse_settings_of_another_kind(index, source, findings);
     if source.own_layout().is_none() {
-        if let Err(text) = source.numbering() {
+        if let Err(error) = source.numbering() {
             let key = if source.maximum < source.offset { "maximum" } else { "offset" };
-            findings.mistake_of_source(index, key, text);
+            findings.mistake_of_source(index, key, error.to_string());
         }
         return false;
     }

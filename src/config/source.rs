@@ -13,7 +13,7 @@ use super::setting::{Change::Reload, Change::Restart, Section::Source, Section::
 use super::worker_id_from::WorkerIdFrom;
 use snowbank_core::keeper::{RESERVE, RESERVE_MAX};
 use snowbank_core::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
 
 /// The most sources of a daemon: a counter for each table of a large shop. Each adds to every INFO
@@ -152,23 +152,22 @@ impl SourceSettings {
     /// Returns the source's numbering: by its layout and worker IDs, or by its counter.
     ///
     /// # Errors
-    /// A line that names what does not fit.
-    pub fn numbering(&self) -> Result<Numbering, String> {
+    /// The increment, the offset, the maximum or a worker ID does not fit.
+    pub fn numbering(&self) -> Result<Numbering, LayoutError> {
         match self.kind {
             Kind::Snowflake => self.numbering_with(&self.worker_ids.set),
             Kind::Ticket | Kind::SharedTicket => TicketCounter::new(&self.name, self.increment, self.offset)
                 .and_then(|counter| counter.up_to(self.maximum))
-                .map(Numbering::Ticket)
-                .map_err(|error| error.to_string()),
+                .map(Numbering::Ticket),
         }
     }
 
     /// Returns the numbering of the source's layout with these worker IDs.
     ///
     /// # Errors
-    /// A line that names what does not fit.
-    pub fn numbering_with(&self, worker_ids: &WorkerSet) -> Result<Numbering, String> {
-        Numbering::new(self.layout.clone(), worker_ids.clone()).map_err(|error| error.to_string())
+    /// The layout does not have one of the worker IDs.
+    pub fn numbering_with(&self, worker_ids: &WorkerSet) -> Result<Numbering, LayoutError> {
+        Numbering::new(self.layout.clone(), worker_ids.clone())
     }
 
     /// Returns true if the coordinator picks the worker IDs. `worker_ids`, if given, has those that

@@ -10,11 +10,16 @@ use snowbank_id::layout::Layout;
 const NAMED_MAX: usize = 16;
 
 /// What a counter's increment means for a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Increment {
     /// Draw this many IDs. The last one is the counter's new value.
     Draw(u64),
     /// Draw nothing, and tell the last number of a ticket source.
     Read,
+    /// Refused: the source's IDs are not consecutive.
+    OnlyByOne,
+    /// Refused: the number is negative, too large, or 0 for a source with a layout.
+    OutOfRange,
 }
 
 /// The facts about the daemon that front ends send to clients and check requests against. A reload
@@ -138,20 +143,13 @@ impl Facts {
     /// Returns what a counter's increment by `by` means for a source. Every source can be incremented
     /// by 1, which draws an ID. The last of several consecutive numbers is what a counter would have
     /// reached.
-    ///
-    /// # Errors
-    /// The source cannot be incremented by this number. The error is the reason.
-    pub(super) fn increment(&self, source: usize, by: i64) -> Result<Increment, String> {
-        let most = i64::from(self.max_count);
+    pub(super) fn increment(&self, source: usize, by: i64) -> Increment {
         match by {
-            1 => Ok(Increment::Draw(1)),
-            0 if self.layout(source).is_none() => Ok(Increment::Read),
-            _ if !self.is_consecutive(source) => {
-                let name = &self.sources[source];
-                Err(format!("of source {name} can only add 1, because its IDs are not consecutive"))
-            }
-            2.. if by <= most => Ok(Increment::Draw(by.unsigned_abs())),
-            _ => Err(format!("found count {by}, allowed 0 to {most}")),
+            1 => Increment::Draw(1),
+            0 if self.layout(source).is_none() => Increment::Read,
+            _ if !self.is_consecutive(source) => Increment::OnlyByOne,
+            2.. if by <= i64::from(self.max_count) => Increment::Draw(by.unsigned_abs()),
+            _ => Increment::OutOfRange,
         }
     }
 }

@@ -174,8 +174,8 @@ impl Http {
     /// Returns the refusal of a request that this client may not make. If tokens are required,
     /// every request needs a token, except those of load balancers and for the OpenAPI description.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
-        if let Err(text) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
-            return Some(Reply::refusal(ErrorCode::Malformed, 400, &text, None));
+        if let Err(bad) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
+            return Some(Reply::refusal(ErrorCode::Malformed, 400, &bad.to_string(), None));
         }
         if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
             return Some(Reply::misdirected());

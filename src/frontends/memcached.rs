@@ -18,10 +18,10 @@ mod text;
 use self::keys::Keys;
 use self::skip::Skip;
 use super::facts::Increment;
-use super::refusals::Words;
+use super::refusals::{Words, increment_out_of_range, only_by_one};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step};
 use crate::config::Protocol;
-use snowbank_wire::MAX_REPLY_SIZE;
+use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
@@ -90,27 +90,30 @@ impl Memcached {
         self.next_ids(consumed, facts)
     }
 
-    /// Takes an increment of this key by `delta`. Keeps `operands` for the reply: the key, and behind
-    /// it perhaps a meta command's flags.
-    ///
-    /// # Errors
-    /// The source cannot be incremented by `delta`. The error is the reason.
+    /// Keeps what the reply to an increment repeats: the key, and behind it perhaps a meta command's
+    /// flags.
+    fn begin_increment(&mut self, operands: &[u8], form: Form) {
+        self.keys.set(operands);
+        self.form = form;
+    }
+
+    /// Takes an increment of this key by `delta`, whose reply is begun.
     fn increment(
         &mut self,
-        (key, delta): (&[u8], u64),
-        operands: &[u8],
-        form: Form,
+        key: &[u8],
+        delta: u64,
         consumed: usize,
         conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Step<Form>, String> {
-        let source = source_of(key, conditions.facts);
+    ) -> Step<Form> {
+        let facts = conditions.facts;
+        let form = self.form;
+        let source = source_of(key, facts);
         let by = i64::try_from(delta).unwrap_or(i64::MAX);
-        let increment = conditions.facts.increment(source, by)?;
-        self.keys.set(operands);
-        self.form = form;
-        match increment {
-            Increment::Draw(count) => Ok(Step::Ids { consumed, ask: Ask::new(source, count), form }),
+        let reason = match facts.increment(source, by) {
+            Increment::Draw(count) => {
+                return Step::Ids { consumed, ask: Ask::new(source, count), form };
+            }
             Increment::Read => {
                 let error = match conditions.last_number(source) {
                     Ok(last) => {
@@ -122,9 +125,18 @@ impl Memcached {
                         Some(words.code)
                     }
                 };
-                Ok(Step::Answered { consumed, error })
+                return Step::Answered { consumed, error };
             }
+            Increment::OnlyByOne => only_by_one(&facts.sources[source]),
+            Increment::OutOfRange => increment_out_of_range(by, facts.max_count),
+        };
+        self.keys.clear();
+        match form {
+            Form::BinaryIncr(echo) => binary::bad_arguments(out, echo, &format!("incr {reason}")),
+            Form::MetaIncr => text::client_error(out, &format!("ma {reason}")),
+            _ => text::client_error(out, &format!("incr {reason}")),
         }
+        Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
     }
 
     /// Encodes the number that an increment has reached.

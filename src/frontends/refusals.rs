@@ -173,6 +173,16 @@ fn lost(source: &str) -> String {
     )
 }
 
+/// Describes a source whose counter can only be incremented by 1.
+pub(super) fn only_by_one(source: &str) -> String {
+    format!("of source {source} can only add 1, because its IDs are not consecutive")
+}
+
+/// Describes an increment that is out of range.
+pub(super) fn increment_out_of_range(by: i64, most: u32) -> String {
+    format!("found count {by}, allowed 0 to {most}")
+}
+
 /// Puts the refusal by an identity's rate into words.
 fn rate_refusal(too_fast: TooFast, identity: &str, longer_or_fewer: &str) -> Words {
     let TooFast { per_second, retry_after } = too_fast;

@@ -67,12 +67,12 @@ impl ReloadResult {
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
     }
 
-    /// Waits for the end of the next reload that begins. If that reload was refused, returns the
-    /// reasons.
+    /// Waits for the end of the next reload that begins. Returns the reasons if that reload was
+    /// refused, and `None` if it was done.
     ///
     /// # Errors
     /// No reload ended in time.
-    pub fn wait(&self, within: Duration) -> io::Result<Result<(), String>> {
+    pub fn wait(&self, within: Duration) -> io::Result<Option<String>> {
         let deadline = Instant::now() + within;
         let mut has_begun = false;
         loop {
@@ -82,8 +82,8 @@ impl ReloadResult {
             let size = self.socket.recv(&mut message)?;
             match String::from_utf8_lossy(&message[..size]).as_ref() {
                 BEGUN => has_begun = true,
-                RELOADED if has_begun => return Ok(Ok(())),
-                reasons if has_begun => return Ok(Err(reasons.to_owned())),
+                RELOADED if has_begun => return Ok(None),
+                reasons if has_begun => return Ok(Some(reasons.to_owned())),
                 // This is the result of a reload that began earlier.
                 _ => {}
             }
@@ -113,11 +113,11 @@ mod tests {
             send(text);
         }
         let within = Duration::from_secs(30);
-        assert_eq!(result.wait(within).unwrap().unwrap_err(), "found 0\nfound 1");
+        assert_eq!(result.wait(within).unwrap().as_deref(), Some("found 0\nfound 1"));
         for text in [RELOADED, BEGUN, RELOADED] {
             send(text);
         }
-        assert_eq!(result.wait(within).unwrap(), Ok(()));
+        assert_eq!(result.wait(within).unwrap(), None);
         result.wait(Duration::from_millis(10)).unwrap_err();
         let path = result.path.clone();
         drop(result);

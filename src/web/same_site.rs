@@ -7,6 +7,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use localhost or the IP address as the host name; \
      a proxy can connect to a Unix socket instead, or send such a name (nginx: proxy_set_header Host localhost)";
 
+/// The reason why the headers of a request are refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadHeader {
+    #[error("found {count} {name} headers, allowed: 1")]
+    Count { name: &'static str, count: usize },
+    #[error("found the host {0:?}, allowed: a name or an IP address, perhaps with a port")]
+    Host(String),
+}
+
 /// The headers of a request that show where it comes from and where it goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SiteHeaders<'h> {
@@ -50,27 +59,24 @@ impl<'h> SiteHeaders<'h> {
     /// of a target must not be empty.
     ///
     /// # Errors
-    /// The reason to refuse the request with 400 (RFC 9112, section 3.2).
-    pub(crate) fn check(&self, is_http_1_0: bool) -> Result<(), String> {
+    /// The request must be refused with 400 (RFC 9112, section 3.2).
+    pub(crate) fn check(&self, is_http_1_0: bool) -> Result<(), BadHeader> {
         for (name, count) in
             [("Host", self.hosts), ("Origin", self.origins), ("Sec-Fetch-Site", self.fetch_sites)]
         {
             if count > 1 {
-                return Err(format!("found {count} {name} headers, allowed: 1"));
+                return Err(BadHeader::Count { name, count });
             }
         }
         match self.host {
-            _ if self.hosts == 0 && !is_http_1_0 => Err(String::from("found 0 Host headers, allowed: 1")),
+            _ if self.hosts == 0 && !is_http_1_0 => Err(BadHeader::Count { name: "Host", count: 0 }),
             Some(host)
                 if match Name::parse(host) {
                     Some(Name::Domain("")) => self.is_of_target,
                     name => name.is_none(),
                 } =>
             {
-                Err(format!(
-                    "found the host {:?}, allowed: a name or an IP address, perhaps with a port",
-                    host.escape_ascii().to_string()
-                ))
+                Err(BadHeader::Host(host.escape_ascii().to_string()))
             }
             _ => Ok(()),
         }
@@ -170,7 +176,10 @@ mod tests {
             (true, none, true),
             (true, two, false),
         ] {
-            assert_eq!(headers(lines).check(is_http_1_0).is_ok(), is_allowed, "{is_http_1_0} {lines:?}");
+            let found = headers(lines).check(is_http_1_0);
+            let count = lines.len();
+            let expected = if is_allowed { Ok(()) } else { Err(BadHeader::Count { name: "Host", count }) };
+            assert_eq!(found, expected, "{is_http_1_0} {lines:?}");
         }
     }
 

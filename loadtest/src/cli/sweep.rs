@@ -75,16 +75,17 @@ mod tests {
     use clap::Parser;
 
     use crate::cli::Command;
+    use crate::failure::Failure;
     use crate::value::MAX_RATE_PER_S;
 
     /// Returns the first and the highest rate of a search, or the reason why the options are
     /// refused.
-    fn bounds(options: &[&str], per_second: Option<u64>) -> Result<(f64, f64), String> {
+    fn bounds(options: &[&str], per_second: Option<u64>) -> Result<(f64, f64), Failure> {
         let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
         let arguments = crate::cli::Arguments::try_parse_from(line).expect("sound options");
         let Some(Command::Sweep(sweep)) = arguments.command else { panic!("a sweep was asked for") };
         let bounds = sweep.settings().expect("sound settings").bounds(per_second);
-        bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|failure| failure.reason)
+        bounds.map(|bounds| (bounds.start, bounds.limit))
     }
 
     #[test]
@@ -96,8 +97,10 @@ mod tests {
         assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
         assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
         let above = bounds(&["--start", "20000", "--limit", "1M"], Some(10_000)).expect_err("out of range");
-        assert!(above.starts_with("found --start 20000/s, allowed: at most 10000/s"), "{above}");
+        let reason = above.reason;
+        assert!(reason.starts_with("found --start 20000/s, allowed: at most 10000/s"), "{reason}");
         let above = bounds(&["--start", "2000", "--limit", "1000"], Some(10_000)).expect_err("out of range");
-        assert!(above.starts_with("found --start 2000/s, allowed: at most 1000/s"), "{above}");
+        let reason = above.reason;
+        assert!(reason.starts_with("found --start 2000/s, allowed: at most 1000/s"), "{reason}");
     }
 }

@@ -2,7 +2,7 @@
 
 use httparse::{Error, Header, Request, Status};
 
-use crate::web::{AcceptedType, HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
+use crate::web::{AcceptedType, BadHeader, HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
 
 /// The parts of a request's head that decide its answer.
 #[derive(Clone, Copy, Debug)]
@@ -168,9 +168,9 @@ impl<'a> Head<'a> {
     ///
     /// # Errors
     /// There are several. The caller must refuse the request with 400.
-    pub(crate) fn check_authorization(&self) -> Result<(), String> {
+    pub(crate) fn check_authorization(&self) -> Result<(), BadHeader> {
         let count = self.authorizations;
-        if count <= 1 { Ok(()) } else { Err(format!("found {count} Authorization headers, allowed: 1")) }
+        if count <= 1 { Ok(()) } else { Err(BadHeader::Count { name: "Authorization", count }) }
     }
 
     /// Splits the target of the request. A target in the form for proxies begins with the scheme

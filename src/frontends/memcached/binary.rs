@@ -145,11 +145,8 @@ impl Memcached {
             return refuse_stopping(out, echo);
         }
         let delta = u64::from_be_bytes(*delta);
-        let form = Form::BinaryIncr(echo);
-        self.increment((key, delta), key, form, consumed, conditions, out).unwrap_or_else(|reason| {
-            error(out, echo, BAD_ARGUMENTS, &format!("incr {reason}"));
-            Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
-        })
+        self.begin_increment(key, Form::BinaryIncr(echo));
+        self.increment(key, delta, consumed, conditions, out)
     }
 }
 
@@ -217,6 +214,11 @@ pub(super) fn refusal(out: &mut Vec<u8>, echo: Echo, words: &Words, reason: &str
         _ => INTERNAL,
     };
     error(out, echo, status, reason);
+}
+
+/// Encodes the refusal of a packet whose arguments are not allowed.
+pub(super) fn bad_arguments(out: &mut Vec<u8>, echo: Echo, reason: &str) {
+    error(out, echo, BAD_ARGUMENTS, reason);
 }
 
 fn error(out: &mut Vec<u8>, echo: Echo, status: u16, reason: &str) {

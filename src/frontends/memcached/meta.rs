@@ -88,12 +88,8 @@ impl Memcached {
         }
         let name = name.unwrap_or_default();
         if is_increment {
-            let increment = (&*name, delta.unwrap_or_default());
-            let step = self.increment(increment, operands, Form::MetaIncr, consumed, conditions, out);
-            return step.unwrap_or_else(|reason| {
-                text::client_error(out, &format!("ma {reason}"));
-                Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
-            });
+            self.begin_increment(operands, Form::MetaIncr);
+            return self.increment(&name, delta.unwrap_or_default(), consumed, conditions, out);
         }
         self.keys.set(operands);
         self.form = Form::Meta;

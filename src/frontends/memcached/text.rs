@@ -174,10 +174,8 @@ impl Memcached {
         if conditions.draining {
             return refuse_stopping(out);
         }
-        self.increment((key, delta), key, Form::Incr, consumed, conditions, out).unwrap_or_else(|reason| {
-            client_error(out, &format!("incr {reason}"));
-            Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
-        })
+        self.begin_increment(key, Form::Incr);
+        self.increment(key, delta, consumed, conditions, out)
     }
 }
 

@@ -4,7 +4,7 @@ use super::commands::{NO_INTEGER, Refused, shown};
 use super::encode::Version;
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::facts::Increment;
-use crate::frontends::refusals::{STOPPING, Words};
+use crate::frontends::refusals::{STOPPING, Words, increment_out_of_range, only_by_one};
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_wire::{Action, ErrorCode};
 
@@ -26,19 +26,20 @@ pub(super) fn incrby(
     let by = parse::number(operands[1]).ok_or_else(|| Refused::malformed(NO_INTEGER))?;
     let source = source_of(operands[0], facts)?;
     match facts.increment(source, by) {
-        Ok(Increment::Draw(1)) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
+        Increment::Draw(1) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
         // One claim takes all numbers of a request, so the last is the counter's new value.
-        Ok(Increment::Draw(count)) => Ok(Reply::Ids(Ask::new(source, count), Form::Last(form))),
-        Ok(Increment::Read) => {
+        Increment::Draw(count) => Ok(Reply::Ids(Ask::new(source, count), Form::Last(form))),
+        Increment::Read => {
             encode::replies(out, form, std::iter::once(last_number(source, conditions)?));
             Ok(Reply::Encoded(None))
         }
-        Err(reason) if facts.is_consecutive(source) => {
-            Err(Refused::new(ErrorCode::BadCount, format!("BAD_COUNT {reason}")))
+        Increment::OutOfRange => {
+            let text = format!("BAD_COUNT {}", increment_out_of_range(by, facts.max_count));
+            Err(Refused::new(ErrorCode::BadCount, text))
         }
-        Err(reason) => {
+        Increment::OnlyByOne => {
             let name = &facts.sources[source];
-            let text = format!("ERR INCRBY {reason}; SNOWBANK.NEXT {name} COUNT draws several");
+            let text = format!("ERR INCRBY {}; SNOWBANK.NEXT {name} COUNT draws several", only_by_one(name));
             Err(Refused::new(ErrorCode::BadCount, text))
         }
     }

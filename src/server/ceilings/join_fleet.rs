@@ -186,7 +186,7 @@ impl Joining<'_> {
         source: &Arc<SourceSettings>,
         answers: &mut FromFleet,
     ) -> Result<(), StartError> {
-        let numbering = source.numbering().map_err(StartError::WrongSetting)?;
+        let numbering = source.numbering()?;
         let floor = counter_floor(&self.found.records, &numbering);
         let settings = Arc::clone(source);
         let taken = self.ask(move |work| {

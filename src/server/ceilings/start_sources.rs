@@ -483,7 +483,7 @@ pub(crate) fn awaiting(
     horizon: Duration,
     now: Now,
 ) -> Result<ManagedSource, StartError> {
-    let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
+    let numbering = settings.numbering()?;
     let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
     let first = FirstPosition::at(bound, Start::default(), &numbering);
     let rule = CeilingRule { horizon, ..rule_of(settings, &numbering) };

@@ -596,7 +596,7 @@ impl Control {
         let before = Arc::clone(&self.live_config.borrow());
         let instance = self.common.metrics.instance;
         let supplies = self.supplies.clone();
-        let next = LiveConfig::after(&before, &self.settings, &self.secrets, supplies, instance)?;
+        let next = LiveConfig::of(Some(&*before), &self.settings, &self.secrets, supplies, instance)?;
         next.facts.access.apply_rates(os_clock::boot());
         let version = next.version;
         self.live_config.send_replace(Arc::new(next));

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::control::Control;
 use super::start::{Reloaded, order_of};
-use crate::config::{Changed, Difference, Machine, SOURCES_MAX, Secrets, Settings, SourceSettings, diff};
+use crate::config::{
+    Changed, Difference, Machine, Mistakes, SOURCES_MAX, Secrets, Settings, SourceSettings, Unread, diff,
+};
 use crate::os_clock;
 use crate::server::ceilings::keeper_thread::Change;
 use crate::server::ceilings::start_sources::awaiting;
@@ -19,12 +21,38 @@ use crate::server::ceilings::storage_thread;
 use crate::server::health::figures::Figure::MinuteSourceRequests;
 use crate::server::health::metrics::LastReload;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
+use crate::server::shared::start_error::StartError;
 use crate::service;
 use snowbank_core::keeper::ManagedSource;
 
 /// The longest time that a reload waits for the shards. A turn takes far less time. If a shard's
 /// thread is blocked for longer, it adopts the newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The reason why a reload changes nothing. `Display` has one reason on each line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(transparent)]
+    Unread(#[from] Unread),
+    /// Settings that need a restart have changed.
+    #[error(transparent)]
+    NeedsRestart(#[from] Mistakes),
+    /// A new source cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(
+        "source {to:?} has a worker ID of source {from:?}, which this reload removes: a worker ID does not move from one \
+         source to another in one reload; remove the one, reload, then add the other"
+    )]
+    MovedWorkerId { from: String, to: String },
+    #[error(
+        "found {0} sources since the daemon's start, allowed: {SOURCES_MAX}, those that reloads have removed \
+         included; restart the daemon"
+    )]
+    TooManySources(usize),
+    #[error("the daemon is stopping")]
+    Stopping,
+}
 
 impl Control {
     /// Reads the configuration again and applies it. Reports the result to the log, to the status,
@@ -34,7 +62,8 @@ impl Control {
         self.notifier.reloading();
         service::reload_begins();
         let outcome = self.read_and_apply();
-        let result = outcome.as_ref().map(drop).map_err(String::as_str);
+        let refused = outcome.as_ref().err().map(Refusal::to_string);
+        let result = refused.as_deref().map_or(Ok(()), Err);
         self.record(result);
         service::reload_ended(result);
         match outcome {
@@ -45,8 +74,8 @@ impl Control {
                 }
                 self.warned = warnings;
             }
-            Err(reasons) => {
-                for reason in reasons.lines() {
+            Err(refusal) => {
+                for reason in refusal.to_string().lines() {
                     tracing::error!("reload refused: {reason}");
                 }
                 tracing::error!("nothing was reloaded: the daemon keeps its configuration");
@@ -56,9 +85,8 @@ impl Control {
         self.notifier.reloaded();
     }
 
-    /// Returns the changes and the warnings of the new settings, or the reasons for a refusal, one
-    /// on each line.
-    fn read_and_apply(&mut self) -> Result<(String, Vec<String>), String> {
+    /// Returns the changes and the warnings of the new settings.
+    fn read_and_apply(&mut self) -> Result<(String, Vec<String>), Refusal> {
         let Reloaded { settings, secrets, warnings, level, has_file } = (self.reread)()?;
         let changes = self.apply(settings, secrets)?;
         self.logs.set_level(level);
@@ -82,16 +110,14 @@ impl Control {
     /// one of them cannot. Sources of the fleet start afterwards, or wait, as at a start.
     ///
     /// # Errors
-    /// Nothing was changed, or the daemon is stopping. Returns the reasons, one on each line.
-    fn apply(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
-        let Difference { changed, continues } =
-            diff(&self.settings, &mut settings).map_err(|mistakes| mistakes.to_string())?;
-        let picked = settings.pick_worker_ids(&Machine::here()).map_err(|error| error.to_string())?;
+    /// Nothing was changed, or the daemon is stopping.
+    fn apply(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, Refusal> {
+        let Difference { changed, continues } = diff(&self.settings, &mut settings)?;
+        let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
         let Sources { supplies, added, removed, renamed } = self.sources_of(&settings, &continues)?;
         let before = Arc::clone(&self.live_config.borrow());
         let instance = self.common.metrics.instance;
-        LiveConfig::after(&before, &settings, &secrets, supplies.clone(), instance)
-            .map_err(|error| error.to_string())?;
+        LiveConfig::of(Some(&*before), &settings, &secrets, supplies.clone(), instance)?;
         let first_added = self.supplies.len();
         let own: Vec<usize> = (first_added..supplies.len())
             .filter(|&index| !self.is_of_fleet(&supplies[index].settings))
@@ -101,21 +127,23 @@ impl Control {
         let old_secrets = std::mem::replace(&mut self.secrets, secrets);
         let old_supplies = std::mem::replace(&mut self.supplies, supplies);
         let started = if own.is_empty() { Ok(None) } else { self.prepare(&own) };
-        let refusal = match &started {
-            Err(error) => Some(error.to_string()),
-            Ok(None) if !own.is_empty() => Some(String::from("the daemon is stopping")),
-            Ok(_) => None,
+        let started = match started {
+            Ok(None) if !own.is_empty() => Err(Refusal::Stopping),
+            started => started.map_err(Refusal::Start),
         };
-        if let Some(refusal) = refusal {
-            (self.settings, self.secrets, self.supplies) = (old_settings, old_secrets, old_supplies);
-            return Err(refusal);
-        }
+        let started = match started {
+            Ok(started) => started,
+            Err(refusal) => {
+                (self.settings, self.secrets, self.supplies) = (old_settings, old_secrets, old_supplies);
+                return Err(refusal);
+            }
+        };
         // From here on, a reload fails only if the daemon stops.
         self.tell_keeper(Change::Added(added));
         match started {
-            Ok(Some((granted, notes))) => self.grant(granted, notes).map_err(|error| error.to_string())?,
-            _ => {
-                let version = self.publish().map_err(|error| error.to_string())?;
+            Some((granted, notes)) => self.grant(granted, notes)?,
+            None => {
+                let version = self.publish()?;
                 self.wait_for_shards(version)?;
             }
         }
@@ -146,7 +174,7 @@ impl Control {
     ///
     /// # Errors
     /// A worker ID would move from one source to another, or the daemon has had too many sources.
-    fn sources_of(&self, settings: &Settings, continues: &[Option<usize>]) -> Result<Sources, String> {
+    fn sources_of(&self, settings: &Settings, continues: &[Option<usize>]) -> Result<Sources, Refusal> {
         let mut supplies = self.supplies.clone();
         let present = order_of(&self.settings, &self.supplies);
         let gone = (0..present.len()).filter(|at| !continues.contains(&Some(*at)));
@@ -165,18 +193,13 @@ impl Control {
                 continue;
             }
             self.refuse_moved(&source, &removed)?;
-            let awaited =
-                awaiting(&source, settings.fleet.horizon, now).map_err(|error| error.to_string())?;
+            let awaited = awaiting(&source, settings.fleet.horizon, now)?;
             let placeholder = Arc::clone(awaited.source());
             supplies.push(Supply::new(source, placeholder, Stage::UnderWay, settings.shards.get()));
             added.push(awaited);
         }
         if supplies.len() > SOURCES_MAX {
-            return Err(format!(
-                "found {} sources since the daemon's start, allowed: {SOURCES_MAX}, those that reloads have removed \
-                 included; restart the daemon",
-                supplies.len()
-            ));
+            return Err(Refusal::TooManySources(supplies.len()));
         }
         removed.iter().for_each(|&index| supplies[index].stage = Stage::Removed);
         Ok(Sources { supplies, added, removed, renamed })
@@ -184,19 +207,17 @@ impl Control {
 
     /// Refuses a new source that can make IDs of a source that the same reload removes. The lock of
     /// a worker ID is free only once the removed source has ended.
-    fn refuse_moved(&self, source: &SourceSettings, removed: &[usize]) -> Result<(), String> {
+    fn refuse_moved(&self, source: &SourceSettings, removed: &[usize]) -> Result<(), Refusal> {
         if source.is_assigned() {
             return Ok(());
         }
-        let numbering = source.numbering().map_err(|error| format!("source {:?}: {error}", source.name))?;
+        let numbering = source
+            .numbering()
+            .map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
         for supply in removed.iter().map(|&index| &self.supplies[index]) {
             if supply.numbering().is_some_and(|removed| removed.shares_ids_with(&numbering)) {
-                return Err(format!(
-                    "source {:?} has a worker ID of source {:?}, which this reload removes: a worker ID does not move from one \
-                     source to another in one reload; remove the one, reload, then add the other",
-                    source.name,
-                    supply.name()
-                ));
+                let [to, from] = [&*source.name, supply.name()].map(str::to_owned);
+                return Err(Refusal::MovedWorkerId { from, to });
             }
         }
         Ok(())
@@ -260,7 +281,10 @@ impl Control {
 
     /// Waits until all shards use the configuration with this version, or for [`ADOPTED_WITHIN`] at
     /// most.
-    pub(super) fn wait_for_shards(&self, version: u64) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The daemon is stopping.
+    pub(super) fn wait_for_shards(&self, version: u64) -> Result<(), Refusal> {
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
@@ -268,7 +292,7 @@ impl Control {
                 // A late report of an earlier version, for which nobody waits any longer.
                 Ok(adopted) if adopted < version => {}
                 Ok(_) => awaited -= 1,
-                Err(RecvTimeoutError::Disconnected) => return Err(String::from("the daemon is stopping")),
+                Err(RecvTimeoutError::Disconnected) => return Err(Refusal::Stopping),
                 Err(RecvTimeoutError::Timeout) => {
                     tracing::warn!("a shard's thread is blocked, and adopts the new configuration later");
                     break;

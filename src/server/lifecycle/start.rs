@@ -14,7 +14,7 @@ use crate::os_clock;
 use super::control::Control;
 use super::threads::make_runtime;
 use crate::access::Rules;
-use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
+use crate::config::{Address, Protocol, Purpose, Secrets, Settings, Unread};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::common::Common;
@@ -46,7 +46,7 @@ pub struct Reloaded {
 }
 
 /// Reads the configuration again, for a reload. An error has one reason on each line.
-pub type Reread = Box<dyn FnMut() -> Result<Reloaded, String> + Send>;
+pub type Reread = Box<dyn FnMut() -> Result<Reloaded, Unread> + Send>;
 
 /// What a daemon starts with.
 pub struct Beginning {
@@ -106,7 +106,7 @@ impl Server {
             supplies.push(Supply::new(source, Arc::clone(managed.source()), Stage::UnderWay, count));
         }
         let instance = Instance::choose();
-        let live_config = LiveConfig::first(&settings, &secrets, supplies.clone(), instance)?;
+        let live_config = LiveConfig::of(None, &settings, &secrets, supplies.clone(), instance)?;
         let runtimes = (0..count).map(|_| make_runtime()).collect::<Result<_, _>>()?;
         let mut listeners = Vec::new();
         let mut by_protocol = Vec::new();
@@ -173,40 +173,22 @@ impl Server {
 
 /// Makes configurations.
 impl LiveConfig {
-    /// Returns the first version of the configuration.
-    fn first(
+    /// Returns the version of the configuration that follows `before`, or the first version.
+    pub(super) fn of(
+        before: Option<&LiveConfig>,
         settings: &Settings,
         secrets: &Secrets,
         supplies: Vec<Supply>,
         instance: Instance,
     ) -> Result<LiveConfig, StartError> {
-        Self::made(0, &Rules::default(), (settings, secrets), supplies, instance)
-    }
-
-    /// Returns the version that follows `before`.
-    pub(super) fn after(
-        before: &LiveConfig,
-        settings: &Settings,
-        secrets: &Secrets,
-        supplies: Vec<Supply>,
-        instance: Instance,
-    ) -> Result<LiveConfig, StartError> {
-        Self::made(before.version + 1, &before.facts.access, (settings, secrets), supplies, instance)
-    }
-
-    fn made(
-        version: u64,
-        before: &Rules,
-        (settings, secrets): (&Settings, &Secrets),
-        supplies: Vec<Supply>,
-        instance: Instance,
-    ) -> Result<LiveConfig, StartError> {
+        let version = before.map_or(0, |before| before.version + 1);
+        let rules = before.map_or_else(Rules::default, |before| before.facts.access.clone());
         let order = order_of(settings, &supplies);
         let granted: Vec<_> = order.iter().map(|&index| supplies[index].numbering()).collect();
         let info_json = super::info::describe(settings, &granted, instance)?;
         let mut names = vec![String::new(); supplies.len()];
         order.iter().for_each(|&index| names[index] = supplies[index].name().to_owned());
-        let access = super::info::rules(settings, secrets, &names, &info_json, before)?;
+        let access = super::info::rules(settings, secrets, &names, &info_json, &rules)?;
         let facts = crate::frontends::Facts::of(settings, order, info_json, access);
         Ok(LiveConfig::new(version, settings, facts, supplies))
     }

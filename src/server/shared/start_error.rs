@@ -4,6 +4,7 @@ use std::io;
 
 use crate::config::Unpicked;
 use snowbank_fleet::FleetError;
+use snowbank_id::layout::LayoutError;
 use snowbank_state::system_error::may_pass;
 use snowbank_state::{Cause, StateError};
 
@@ -101,6 +102,12 @@ pub enum RunError {
 impl From<StateError> for StartError {
     fn from(error: StateError) -> Self {
         Self::from_state(error.cause(), error.to_string())
+    }
+}
+
+impl From<LayoutError> for StartError {
+    fn from(error: LayoutError) -> Self {
+        StartError::WrongSetting(error.to_string())
     }
 }
 

@@ -21,7 +21,6 @@ pub(crate) struct Saved {
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) member: Member<Link>,
-    pub(crate) link: Link,
     pub(crate) disk: SlowDisk,
     pub(crate) sources: Vec<Begin>,
     pub(crate) has_checked: bool,
@@ -30,7 +29,7 @@ pub(crate) struct Process {
 impl World {
     /// Saves a machine's memory, and switches the machine off. Then the machine boots.
     pub(crate) fn save(&mut self, at: usize) {
-        let Daemon { machine, member, link, disk, sources, has_checked, .. } = self.daemons.swap_remove(at);
+        let Daemon { machine, member, disk, sources, has_checked, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
         let begin = |Served { source, workers, fleet, .. }: Served| Begin {
             workers,
@@ -39,7 +38,7 @@ impl World {
             losses: source.grant().generation(),
         };
         let sources = sources.into_iter().map(begin).collect();
-        let process = Process { member, link, disk, sources, has_checked };
+        let process = Process { member, disk, sources, has_checked };
         // The process may have been killed just before the save.
         let process = Some(process).filter(|_| self.rng.bool());
         // All copies get the same new boot identity, so their kernels look the same.
@@ -57,8 +56,8 @@ impl World {
         let Saved { machine, process, .. } = saved.clone();
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
-        let Some(Process { member, link, disk, sources, has_checked }) = process else { return };
-        let mut daemon = self.daemon(machine, member, (link, disk), sources);
+        let Some(Process { member, disk, sources, has_checked }) = process else { return };
+        let mut daemon = self.daemon(machine, member, disk, sources);
         daemon.has_checked = has_checked;
         for served in &mut daemon.sources {
             served.source.grant().revoke();

@@ -49,7 +49,6 @@ impl Daemon {
 pub(crate) struct Starting {
     pub(crate) machine: usize,
     member: Member<Link>,
-    link: Link,
     disk: SlowDisk,
     layouts: Vec<SourceLayout>,
     taken: Vec<Option<Taken>>,
@@ -187,12 +186,12 @@ impl World {
             *self.link.server() = server;
             return None;
         }
-        Some(Starting { machine, member, link, disk, layouts, taken })
+        Some(Starting { machine, member, disk, layouts, taken })
     }
 
     /// Ends a start, after its pause if it has one.
     pub(crate) fn settle(&mut self, starting: Starting) {
-        let Starting { machine, mut member, link, disk, layouts, mut taken } = starting;
+        let Starting { machine, mut member, disk, layouts, mut taken } = starting;
         self.call_from(machine);
         let reading = self.reading(machine);
         let clocks = clocks(reading);
@@ -214,7 +213,7 @@ impl World {
             found.let_go(&begin.workers, &mut member);
             begins.push(begin);
         }
-        let daemon = self.daemon(machine, member, (link, disk), begins);
+        let daemon = self.daemon(machine, member, disk, begins);
         self.daemons.push(daemon);
     }
 
@@ -264,7 +263,7 @@ impl World {
         &mut self,
         machine: usize,
         member: Member<Link>,
-        (link, disk): (Link, SlowDisk),
+        disk: SlowDisk,
         begins: Vec<Begin>,
     ) -> Daemon {
         let reading = self.reading(machine);
@@ -286,6 +285,7 @@ impl World {
         }
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
+        let link = disk.link.clone();
         Daemon { machine, member, link, disk, keeper, sources, wall, pending: None, has_checked: false }
     }
 

@@ -299,7 +299,7 @@ impl Coordinator for Link {
 /// A machine's disk, as a daemon's notes see it: a sync takes time.
 #[derive(Clone)]
 pub(crate) struct SlowDisk {
-    link: Link,
+    pub(crate) link: Link,
     sync_time: Duration,
     writing: Arc<Mutex<Writing>>,
 }

@@ -39,7 +39,7 @@ pub fn check_records(
         // layout. The check can tell which records these are only if it knows the worker IDs of all
         // sources with a layout.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
-            numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
+            numbered.push((source, source.numbering()?));
         }
     }
     let mut claimants = Vec::with_capacity(numbered.len());
