@@ -97,7 +97,8 @@ pub(super) struct Claim {
     pub range: NumberRange,
 }
 
-/// Numbers at the end of the counter that are all this daemon's: ranges without a gap between them.
+/// Numbers at the end of the counter that are all this daemon's: ranges between which no other daemon
+/// wrote the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Last {
     range: NumberRange,
@@ -236,6 +237,9 @@ impl Counter {
         {
             return Ok(Step::Ours(self.done(claim, key.text(), generation)));
         }
+        // If another daemon has written since, its state may say that all numbers below the key's next
+        // number were handed out, although it gave its whole range back. So nothing below goes back.
+        self.last = self.last.take().filter(|last| found == Some(&last.text));
         let from = self.numbering.position_from(key.next);
         if from >= self.numbering.position_from(self.end) {
             return Ok(Step::Ours(NumberRange { from: key.next, to: key.next }));

@@ -448,6 +448,22 @@ fn clean_restarts_skip_no_number_of_the_last_range() {
     assert!(daemon.numbers.iter().copied().eq(1..=545), "{:?}", daemon.numbers);
 }
 
+/// A daemon gives its whole range back, and its state says that all numbers below were handed out.
+/// Another daemon has numbers below, and takes the same range next.
+#[test]
+fn a_daemon_gives_back_no_number_below_the_state_of_another() {
+    let store = Store::at(1);
+    let mut daemons = [(); 2].map(|()| Daemon::start(&store, counter(1, 1)));
+    take_a_range(&mut daemons[1]);
+    take_a_range(&mut daemons[0]);
+    assert_eq!(daemons[1].serve(375, START).len(), 375);
+    daemons[0].restart(&store);
+    take_a_range(&mut daemons[1]);
+    daemons[1].restart(&store);
+    take_a_range(&mut daemons[0]);
+    assert_eq!(daemons[0].serve(1, START), [1_001]);
+}
+
 /// As after a reload that removes the source, whether or not its rest was given back.
 #[test]
 fn a_removed_counter_gives_back_no_number_that_was_handed_out() {
