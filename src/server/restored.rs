@@ -89,10 +89,12 @@ impl KernelLog {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 
-    /// Returns this machine, with its life if the log can be read.
+    /// Returns this machine, with its life. If the log cannot be read, the life is that of a machine
+    /// that was not restored since its boot: a later start that can read the log then refuses the
+    /// counters, if the log has a restore.
     pub fn host(&self) -> HostIdentity {
         let here = HostIdentity::here();
-        let life = here.boot.as_deref().filter(|_| self.log.is_ok()).map(|boot| self.life_of(boot));
+        let life = here.boot.as_deref().map(|boot| self.life_of(boot));
         HostIdentity { life, ..here }
     }
 
@@ -171,6 +173,16 @@ mod tests {
         let (writer, reader) = UnixDatagram::pair().unwrap();
         reader.set_nonblocking(true).unwrap();
         (writer, reader.into())
+    }
+
+    /// `snowbank ticket set` may be run by a user that cannot read the log.
+    #[test]
+    fn a_restore_after_a_life_without_a_log_is_found() {
+        let boot = HostIdentity::here().boot.unwrap();
+        let log = |last| KernelLog { place: "none", log: Err(io::Error::other("none")), last };
+        let life = log(None).host().life.unwrap();
+        assert!(!log(None).has_restore_since(&life, &boot));
+        assert!(log(Some(411)).has_restore_since(&life, &boot));
     }
 
     #[test]

@@ -63,7 +63,7 @@ use snowbank_fleet::{Clocks, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
-use snowbank_state::{Cause, StateError, WorkerLocks, lock_all, lock_workers};
+use snowbank_state::{StateError, WorkerLocks, lock_all, lock_workers};
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -636,13 +636,11 @@ fn brief(error: &StartError) -> &'static str {
 /// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
 /// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
 /// may share the counter.
+///
+/// # Errors
+/// The lock cannot be taken or written, so the counter's own daemon could start again.
 fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
-    match lock_workers(lock_dir, numbering) {
-        Ok(mut locks) => locks.mark_unknown(),
-        Err(error) if error.cause() == Cause::WorkerIdHeld => Err(error),
-        // Without its lock, no daemon starts with this counter as its own.
-        Err(_) => Ok(()),
-    }
+    lock_workers(lock_dir, numbering)?.mark_unknown()
 }
 
 /// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.

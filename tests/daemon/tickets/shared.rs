@@ -1,6 +1,8 @@
 //! Ticket sources whose counter is at the coordinator of a fleet: several daemons, outages, lost
 //! data and wrong values, on real coordinators.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::fleet::refused_for_two_clusters;
@@ -347,6 +349,13 @@ fn the_way_back_to_an_own_counter_is_refused() {
             let shared = || machine.setup(&toml).option("--state-dir", &state);
             shared().end().assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
             daemon.stop();
+            // Without the counter's lock, nothing would remember that the counter was shared.
+            let set_mode = |mode| {
+                fs::set_permissions(machine.path("locks"), fs::Permissions::from_mode(mode)).unwrap();
+            };
+            set_mode(0o777);
+            shared().end().assert_refusal(&["every user can write"]);
+            set_mode(0o700);
             for _ in 0..2 {
                 let daemon = shared().start();
                 draw(&daemon, 1);
