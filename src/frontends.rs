@@ -27,10 +27,12 @@
 //!
 //! - `registry`: the front end of each protocol.
 //! - `statistics`: the statistics of katsubushi, counted by its rules.
+//! - `exact`: numbers that JavaScript reads exactly, and the form of all others.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `refusals`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
 
+mod exact;
 mod facts;
 mod foreign;
 #[cfg(any(test, fuzzing))]
@@ -44,6 +46,7 @@ mod registry;
 mod resp;
 mod statistics;
 
+pub use exact::{IdForm, IncrConnections};
 pub use facts::Facts;
 pub use http::Http;
 pub use memcached::Memcached;
@@ -51,7 +54,7 @@ pub use native::{Form, Native};
 pub use noeqd::Noeqd;
 pub use refusals::{Reason, Words, in_words, no_grant, removed};
 pub(crate) use registry::{About, WithFrontEnd};
-pub use resp::{IdForm, IncrConnections, Resp};
+pub use resp::Resp;
 pub use statistics::{GetCounters, Gets};
 
 use std::fmt::Debug;
@@ -120,7 +123,7 @@ pub struct Conditions<'f> {
     pub is_stopping: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
-    /// Counts connections by the form of INCR's replies.
+    /// Counts connections by the form of IDs in replies to increments.
     pub incr_connections: &'f IncrConnections,
     /// The counts of each protocol. Only statistics need them.
     pub counts: &'f dyn CountsOf,
@@ -167,6 +170,13 @@ impl Conditions<'_> {
         json.into_bytes()
     }
 
+    /// Returns whether JavaScript reads the next ID of a source exactly.
+    fn is_exact(&self, source: usize) -> bool {
+        let is_ticket = self.facts.layout(source).is_none();
+        let is_high = || self.last_number(source).is_ok_and(|last| last >= exact::EXACT_MAX);
+        self.facts.has_exact_ids(source) && !(is_ticket && is_high())
+    }
+
     /// Returns the last number of a ticket source: see [`Source::last_number`].
     ///
     /// # Errors
@@ -176,7 +186,7 @@ impl Conditions<'_> {
     fn last_number(&self, source: usize) -> Result<LastNumber, Words> {
         let name = &self.facts.sources[source];
         if !self.session.may_draw(source) {
-            return Err(in_words(Reason::Denied, self.session.name(), name, None));
+            return Err(in_words(Reason::Denied, self.session.name(), name, None, false));
         }
         self.counts.last_number(source).ok_or_else(|| no_grant(name, None))
     }
@@ -291,6 +301,12 @@ pub trait FrontEnd: Default {
 
     /// Returns how many bytes of requests the front end keeps, for the budget of all connections.
     fn kept_bytes(&self) -> usize {
+        0
+    }
+
+    /// Returns the number of the message of which a part was dropped and the rest is still to come,
+    /// counted from 1; 0 if there is none. The connection keeps no byte of such a message.
+    fn unfinished(&self) -> u64 {
         0
     }
 

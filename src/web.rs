@@ -22,7 +22,7 @@ pub(crate) const HEADERS_MAX: usize = 100;
 pub(crate) fn head_too_long() -> String {
     format!(
         "found a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers, allowed: less; send fewer \
-         cookies"
+         cookies, or a shorter address"
     )
 }
 

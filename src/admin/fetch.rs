@@ -57,7 +57,9 @@ impl Target {
         let stream = TcpStream::connect((host, port)).await.map_err(cannot)?;
         let name = address.to_string();
         if !address.is_tls() {
-            return ask(stream, address, &name).await;
+            // The daemon takes no name but a local one at a loopback address, which 0.0.0.0 reaches.
+            let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
+            return ask(stream, address, if is_local { "localhost" } else { &name }).await;
         }
         // Reads the files again, because they may have been renewed. A read that blocks does no
         // harm, because this thread has no other work.

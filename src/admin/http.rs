@@ -110,16 +110,19 @@ impl Site {
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, format!("{MISDIRECTED}\n"));
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut response = if *method == Method::OPTIONS {
+            // HAProxy's `option httpchk` asks by OPTIONS whether to send requests.
+            let mut response = if *method == Method::OPTIONS && self.0.is_draining() {
+                respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the daemon is stopping\n")
+            } else if *method == Method::OPTIONS {
                 respond(StatusCode::OK, TEXT, "")
             } else {
                 respond(
                     StatusCode::METHOD_NOT_ALLOWED,
                     TEXT,
-                    "this listener is read-only, allowed: GET and HEAD\n",
+                    "this listener is read-only, allowed: GET, HEAD and OPTIONS\n",
                 )
             };
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
             return response;
         }
         let is_web = request.uri().scheme().is_none_or(|scheme| WEB.contains(&scheme.as_str()));

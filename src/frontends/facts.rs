@@ -1,5 +1,6 @@
 //! The facts about the daemon that front ends use.
 
+use super::exact::EXACT_MAX;
 use super::resp;
 use crate::access::Rules;
 use crate::config::Replies;
@@ -47,6 +48,8 @@ pub struct Facts {
     pub replies: Replies,
     /// The settings of the sources, by their index. Those of removed sources have no meaning.
     source_settings: Vec<SourceSettings>,
+    /// True for sources whose layout ends at 2^53 or below, and for ticket sources, by their index.
+    has_exact_ids: Vec<bool>,
     /// The source for keys that name no source. `None`: the front ends refuse such keys, but the
     /// front end for memcached draws from the first source.
     any_key: Option<usize>,
@@ -67,6 +70,9 @@ impl Facts {
             sources[index].clone_from(&source.name);
             source_settings[index] = source.clone();
         }
+        let is_exact = |layout: &Layout| layout.last_id() <= EXACT_MAX;
+        let has_exact_ids =
+            source_settings.iter().map(|source| source.own_layout().is_none_or(is_exact)).collect();
         let mut by_name = order.clone();
         by_name.sort_unstable_by_key(|&index| &sources[index]);
         let named = |name: &String| sources.iter().position(|source| source == name);
@@ -86,6 +92,7 @@ impl Facts {
             access,
             replies,
             source_settings,
+            has_exact_ids,
             any_key,
         }
     }
@@ -122,6 +129,13 @@ impl Facts {
     /// Returns the indices of the ticket sources, in the order of the file.
     pub(super) fn tickets(&self) -> impl Iterator<Item = usize> {
         self.order.iter().copied().filter(|&source| self.layout(source).is_none())
+    }
+
+    /// Returns whether JavaScript reads all IDs of a source exactly. For a ticket source this holds up
+    /// to 2^53, which few counters reach.
+    #[inline]
+    pub(super) fn has_exact_ids(&self, source: usize) -> bool {
+        self.has_exact_ids[source]
     }
 
     /// Returns the layout of a source. `None` if the source counts tickets.

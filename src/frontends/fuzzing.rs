@@ -118,7 +118,7 @@ fn serve<'a, F: FrontEnd>(
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
                 let reason = Refusal::Exhausted(None).into();
-                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", None));
+                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", None, false));
                 asks.push(*ask);
             }
             alike.check(front, bytes, &step);

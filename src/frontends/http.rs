@@ -81,6 +81,8 @@ enum Answer {
 pub struct Form {
     takes_chunks: bool,
     keeps_connection: bool,
+    /// False if the request asks for several IDs.
+    is_for_one: bool,
     /// The wall clock when the request was read.
     date: Option<UnixMicros>,
 }
@@ -131,13 +133,18 @@ impl Http {
         self.has_continued = false;
         // The last response before a stop says that no request may follow, so that the client opens
         // another connection. Requests that arrive while this request waits get no answer.
-        let is_last = head.has_body || conditions.is_stopping && !head.has_next;
+        let is_last = head.body.is_some() || conditions.is_stopping && !head.has_next;
+        let refusal = self.refusal(head, conditions);
+        // The connection ends if the head shows that the client may not ask. A client that owes a token
+        // would have to send it within seconds, so a check of a load balancer ends it, too.
+        let is_last = is_last || refusal.is_some() || !conditions.session.is_authorized();
         let form = Form {
             takes_chunks: head.takes_chunks,
             keeps_connection: head.keeps_connection && !is_last,
+            is_for_one: true,
             date: Some(conditions.wall),
         };
-        let answer = match self.refusal(head, conditions) {
+        let answer = match refusal {
             Some(refusal) => Answer::Done(refusal),
             None => {
                 self.gets.commands += u64::from(route::is_get(head));
@@ -154,7 +161,7 @@ impl Http {
             }
             Answer::Ids(ask, listing) if !conditions.draining => {
                 self.listing = Some(listing);
-                Step::Ids { consumed: size, ask, form }
+                Step::Ids { consumed: size, ask, form: Form { is_for_one: ask.count == 1, ..form } }
             }
             Answer::Ids(..) => {
                 let refusal = Reply::refusal(ErrorCode::ShuttingDown, 503, STOPPING, None);
@@ -207,7 +214,8 @@ impl Http {
     /// Refuses bytes that are no request, and closes the connection.
     fn reject(out: &mut Vec<u8>, status: u16, conditions: &mut Conditions<'_>, reason: String) -> Step<Form> {
         let refusal = Reply::refusal(ErrorCode::Malformed, status, &reason, None);
-        let form = Form { takes_chunks: true, keeps_connection: false, date: Some(conditions.wall) };
+        let date = Some(conditions.wall);
+        let form = Form { takes_chunks: true, keeps_connection: false, is_for_one: true, date };
         refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
         conditions.rejection = Some(reason);
         Step::Close { error: Some(ErrorCode::Malformed) }
@@ -267,7 +275,12 @@ impl FrontEnd for Http {
                 self.request(&head, size, conditions, out)
             }
             Parsed::TooLong => Http::reject(out, 431, conditions, head_too_long()),
-            Parsed::Bad => Http::reject(out, 400, conditions, foreign::describe(bytes, Protocol::Http)),
+            Parsed::Bad(fault) => {
+                let reason = foreign::known(bytes, Protocol::Http);
+                let reason =
+                    reason.unwrap_or_else(|| format!("found no valid request of HTTP/1.1 or 1.0: {fault}"));
+                Http::reject(out, 400, conditions, reason)
+            }
         }
     }
 
@@ -320,13 +333,13 @@ impl FrontEnd for Http {
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
         self.listing = None;
         self.gets.misses += 1;
-        self.reply(out, &Reply::from_words(words), "GET", form);
+        self.reply(out, &Reply::from_words(words, form.is_for_one), "GET", form);
     }
 }
 
 /// Encodes the refusal of a connection when the daemon has reached its connection limit.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
-    let form = Form { takes_chunks: true, keeps_connection: false, date: None };
+    let form = Form { takes_chunks: true, keeps_connection: false, is_for_one: true, date: None };
     refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
 }

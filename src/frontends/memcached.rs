@@ -28,7 +28,11 @@ pub(super) const ABOUT: About = About {
     client: "a memcached client",
     listener: "a listener for clients of memcached",
     address: "an address of [memcached], or of the server that it looks for",
-    recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
+    // On a listener for Redis, `get orders` is a command.
+    recognises: |bytes, listener| match bytes {
+        [b'g', b'e', b't', b' ', ..] => listener != Protocol::Resp,
+        _ => matches!(bytes, [b'g', b'e', b't', b's', ..] | [binary::REQUEST, ..]),
+    },
     refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
 
@@ -79,6 +83,9 @@ pub struct Memcached {
     /// The rest of a value that a client wanted to store.
     skip: Skip,
     gets: Gets,
+    /// True once the connection is counted, because an increment drew IDs that JavaScript reads
+    /// inexactly.
+    is_counted: bool,
 }
 
 impl Memcached {
@@ -110,7 +117,14 @@ impl Memcached {
         let form = self.form;
         let source = source_of(key, facts);
         let by = i64::try_from(delta).unwrap_or(i64::MAX);
-        let reason = match facts.increment(source, by) {
+        let increment = facts.increment(source, by);
+        let draws = matches!(increment, Increment::Draw(_) | Increment::Read);
+        if draws && !self.is_counted && !conditions.is_exact(source) {
+            self.is_counted = true;
+            // No client says which library it is.
+            conditions.incr_connections.record_integers(true);
+        }
+        let reason = match increment {
             Increment::Draw(count) => {
                 return Step::Ids { consumed, ask: Ask::new(source, count), form };
             }
@@ -192,6 +206,10 @@ impl FrontEnd for Memcached {
 
     fn kept_bytes(&self) -> usize {
         self.keys.kept_bytes()
+    }
+
+    fn unfinished(&self) -> u64 {
+        self.skip.unfinished()
     }
 
     fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {

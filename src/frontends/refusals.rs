@@ -64,13 +64,29 @@ pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this 
 
 /// Puts a refusal into words, with the names of the client's identity and of the source.
 /// `longer_wait` is the longest wait that the daemon allows, or `None` if the request's own wait
-/// was that long.
-pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
+/// was that long. `is_for_one` is true if the request asks for one ID.
+pub fn in_words(
+    reason: Reason,
+    identity: &str,
+    source: &str,
+    longer_wait: Option<Duration>,
+    is_for_one: bool,
+) -> Words {
     let longer_or_fewer = match longer_wait {
+        Some(most) if is_for_one => format!("or wait longer (up to {most:?})"),
         Some(most) => format!("wait longer (up to {most:?}) or ask for fewer"),
+        None if is_for_one => String::from("or ask another daemon"),
         None => String::from("ask for fewer"),
     };
     match reason {
+        Reason::Source(Refusal::CounterEnded) if is_for_one => Words {
+            code: ErrorCode::Exhausted,
+            action: Action::Tell,
+            retry_after: None,
+            message: format!(
+                "the counter of source {source} has ended; move its table to a source with a layout"
+            ),
+        },
         Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
         Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &longer_or_fewer),
         Reason::NoGrant => no_grant(source, None),

@@ -16,11 +16,12 @@ mod transaction;
 pub(super) use self::commands::info;
 use self::encode::Version;
 use self::form::Announced;
-pub use self::form::{IdForm, IncrConnections};
 use self::parse::{Arguments, Miss};
 use self::transaction::Transaction;
 use super::refusals::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
+use super::{
+    About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, IdForm, LOOK_AHEAD, Step, foreign,
+};
 use crate::config::Protocol;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -261,12 +262,6 @@ impl Resp {
         reject(conditions, out, reason)
     }
 
-    /// Returns the form of IDs in replies to INCR on this connection.
-    #[inline]
-    fn id_form(&mut self, conditions: &Conditions<'_>) -> IdForm {
-        self.announced.form(conditions.facts.replies, conditions.incr_connections)
-    }
-
     /// Answers a request that is not queued in a transaction.
     #[inline]
     fn answer(
@@ -281,8 +276,8 @@ impl Resp {
             && name.eq_ignore_ascii_case(b"incr")
             && !conditions.draining
         {
-            let form = self.id_form(conditions);
-            return ids::incr(key, conditions.facts, form).unwrap_or_else(|refused| refused.encode(out));
+            let reply = ids::incr(key, conditions, &mut self.announced);
+            return reply.unwrap_or_else(|refused| refused.encode(out));
         }
         self.answer_any(arguments, conditions, out)
     }

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The answer to a request that reaches a loopback address under another name.
-pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use localhost or the IP address as the host name; \
+pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use localhost, 127.0.0.1 or [::1] as the host name; \
      a proxy can connect to a Unix socket instead, or send such a name (nginx: proxy_set_header Host localhost)";
 
 /// The reason why the headers of a request are refused.
@@ -102,7 +102,9 @@ impl<'h> SiteHeaders<'h> {
 
 /// The name in a Host header, without its port.
 enum Name<'h> {
-    Address,
+    /// An IP address. `is_local` is true for 127.0.0.0/8 and ::1, and for no other address of this
+    /// machine: browsers say where a request comes from only if it goes to one of these.
+    Address { is_local: bool },
     /// A DNS name, which may be empty.
     Domain(&'h str),
 }
@@ -115,7 +117,14 @@ impl<'h> Name<'h> {
         let (name, rest) = match host.strip_prefix('[') {
             Some(inner) => {
                 let (address, rest) = inner.split_once(']')?;
-                (address.parse::<Ipv6Addr>().ok().map(|_| Name::Address)?, rest)
+                // Some clients send the zone of a link-local address.
+                let (address, zone) = address.split_once('%').unwrap_or((address, "zone"));
+                let is_zone = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+                let address: Ipv6Addr = address.parse().ok()?;
+                if zone.is_empty() || !zone.bytes().all(is_zone) {
+                    return None;
+                }
+                (Name::Address { is_local: address.is_loopback() }, rest)
             }
             None => {
                 let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
@@ -123,8 +132,9 @@ impl<'h> Name<'h> {
                 if !name.bytes().all(is_name) {
                     return None;
                 }
-                let is_address = name.parse::<Ipv4Addr>().is_ok();
-                (if is_address { Name::Address } else { Name::Domain(name) }, rest)
+                let address = name.parse::<Ipv4Addr>();
+                let address = address.map(|address| Name::Address { is_local: address.is_loopback() });
+                (address.unwrap_or(Name::Domain(name)), rest)
             }
         };
         let is_port = match rest.strip_prefix(':') {
@@ -138,14 +148,15 @@ impl<'h> Name<'h> {
     }
 }
 
-/// Returns true if a Host header has an IP address or a `localhost` name.
+/// Returns true if a Host header has a loopback address or a `localhost` name.
 ///
 /// If a request to a loopback address has any other name, a web page may have pointed its own DNS
-/// name at this machine, so that its script can read the answers (DNS rebinding).
+/// name at this machine, so that its script can read the answers (DNS rebinding). If it has another
+/// address, such as 0.0.0.0, a browser does not say which page sent it.
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
     match Name::parse(host) {
         None => false,
-        Some(Name::Address) => true,
+        Some(Name::Address { is_local }) => is_local,
         Some(Name::Domain(name)) => {
             let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
             name == "localhost" || name.ends_with(".localhost")
@@ -205,6 +216,8 @@ mod tests {
             "[::1]",
             "[2001:db8::1]:7663",
             "%41",
+            "[fe80::1%eth0]:80",
+            "[fe80::1%25eth0]",
         ] {
             assert!(is_valid(host), "{host}");
         }
@@ -218,6 +231,8 @@ mod tests {
             "::1",
             "[::1",
             "[::1]80",
+            "[fe80::1%]",
+            "[fe80::1%a/b]",
             "a:65536",
             "a:-1",
             "a/b",
@@ -258,13 +273,15 @@ mod tests {
     fn local_names_are_addresses_and_localhost() {
         let is_local = |host: &str| is_local_name(host.as_bytes());
         for host in
-            "localhost LOCALHOST:9660 localhost.:1 127.0.0.1:9660 127.0.0.1 [::1]:9660 [::1] a.localhost"
+            "localhost LOCALHOST:9660 localhost.:1 127.0.0.1:9660 127.8.0.1 [::1]:9660 [::1] a.localhost"
                 .split(' ')
         {
             assert!(is_local(host), "{host}");
         }
         for host in
-            " example.com example.com:9660 localhost.example.com:9660 :9660 127.0.0.1.example.com".split(' ')
+            " example.com example.com:9660 localhost.example.com:9660 :9660 127.0.0.1.example.com 0.0.0.0:9660 \
+             8.8.8.8 [::] [::ffff:127.0.0.1]:9660 [::ffff:0:0] [fe80::1%eth0]"
+                .split(' ')
         {
             assert!(!is_local(host), "{host}");
         }

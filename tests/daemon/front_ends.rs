@@ -315,7 +315,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 21] = [
         "an HTTP client",
         "an HTTP client on a listener for clients of Redis",
     ),
-    ("resp", b"get fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
+    ("resp", b"gets fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
     (
         "resp",
         b"\xc2\x80\0\0\0",

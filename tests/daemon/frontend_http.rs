@@ -136,6 +136,99 @@ fn checks_of_load_balancers_need_no_token() {
     }
 }
 
+/// A check with keep-alive would leave a connection without a token, which the daemon closes and
+/// counts after five seconds.
+#[test]
+fn a_check_without_a_token_ends_its_connection() {
+    let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}")).front_end("http");
+    std::fs::write(setup.path("tokens"), "secret\n").expect("written");
+    let daemon = setup.start();
+    for request in ["GET /healthz", "OPTIONS /", "GET /v1/openapi.json"] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{request} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+        let response = client.answer(true);
+        assert!(response.code == 200 && response.has("connection: close"), "{request}: {response:?}");
+        assert_eq!(client.rest(), b"", "{request}");
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{request} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\n\r\n"));
+        assert!(!client.answer(true).has("connection: close"), "{request}");
+    }
+}
+
+/// A proxy may send the requests of several clients on one connection.
+#[test]
+fn a_mistake_ends_no_connection_and_unknown_parameters_are_mistakes() {
+    let daemon = with_two_sources("http");
+    let mut client = FrontEndClient::of(&daemon);
+    for (target, code) in [
+        ("/v1/ids?count=2&count=3", 400),
+        ("/v1/ids?nope=1", 400),
+        ("/v1/decode/abc", 400),
+        ("/v1/range?from=1970-01-01&to=1970-01-02", 404),
+        ("/v1/sources?nope=1", 400),
+        ("/healthz?nope=1", 400),
+        ("/v1/openapi.json?nope=1", 400),
+    ] {
+        let response = client.get(target, "");
+        assert_eq!((response.code, response.has("connection: close")), (code, false), "{target}");
+    }
+    client.send("OPTIONS /healthz?nope=1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).code, 400);
+    assert_eq!(client.get("/id", "").code, 200);
+}
+
+#[test]
+fn a_refused_head_says_what_is_wrong_with_it() {
+    let daemon = with_two_sources("http");
+    for (request, code, part) in [
+        ("GET /id HTTP/2.0\r\nhost: localhost\r\n\r\n".to_owned(), 400, "invalid HTTP version"),
+        ("GET /id HTTP/1.1\r\nhost : localhost\r\n\r\n".to_owned(), 400, "invalid header name"),
+        (
+            format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(40_000)),
+            431,
+            "a shorter address",
+        ),
+        (
+            "GET /id HTTP/1.1\r\nhost: localhost\r\ncontent-length: +0\r\n\r\n".to_owned(),
+            400,
+            "a Content-Length that is no number",
+        ),
+        (
+            "GET /id HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n"
+                .to_owned(),
+            400,
+            "two Content-Length headers",
+        ),
+        (
+            "GET /id HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n".to_owned(),
+            400,
+            "a Transfer-Encoding other than chunked",
+        ),
+    ] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(&request);
+        let response = client.answer(true);
+        assert!(response.code == code && response.body.contains(part), "{request:.60}: {response:?}");
+        assert!(response.has("connection: close"), "{request:.60}");
+    }
+}
+
+/// A balancer asks another daemon after a 503. Fewer than one ID cannot be asked for.
+#[test]
+fn a_counter_at_its_end_cannot_serve_one_id() {
+    let setup = Setup::configured("[[sources]]\nname = \"small\"\nkind = \"ticket\"\nmaximum = 1001\n")
+        .front_end("http");
+    setup.run(&["ticket", "set", "small", "1000"]).printed();
+    let daemon = setup.start();
+    let mut client = FrontEndClient::of(&daemon);
+    assert_eq!(client.get("/v1/ids?count=2", "").code, 409);
+    assert_eq!(client.get("/id", "").code, 200);
+    for target in ["/v1/ids", "/id", "/api/segment/get/small"] {
+        let response = client.get(target, "");
+        assert!(response.code == 503 && !response.body.contains("fewer"), "{target}: {response:?}");
+    }
+}
+
 #[test]
 fn a_path_is_decoded_once_and_an_empty_chunked_body_is_none() {
     let daemon = with_two_sources("http");
@@ -256,6 +349,12 @@ fn a_host_must_be_valid_and_at_loopback_local() {
         ("/v1/ids", "a.localhost.", 200),
         ("/v1/ids", "evil.example", 421),
         ("/v1/ids", "", 421),
+        // Browsers say nothing of the page that sends a request to one of these.
+        ("/v1/ids", "0.0.0.0:1", 421),
+        ("/v1/ids", "[::]", 421),
+        ("/v1/ids", "[::ffff:127.0.0.1]", 421),
+        ("/v1/ids", "8.8.8.8", 421),
+        ("/v1/ids", "127.8.0.1", 200),
         ("http://localhost:1/v1/ids", "evil.example", 200),
         ("http://evil.example/v1/ids", "localhost", 421),
         ("http://localhost:1@evil.com/v1/ids", "localhost", 400),

@@ -1,10 +1,12 @@
 //! The front end for clients of memcached: the exact bytes of its replies.
 
+use std::io::Write;
 use std::net::TcpListener;
 
 use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Setup, TWO_SOURCES};
+use crate::support::http::{sample, scrape};
+use crate::support::{Setup, TWO_SOURCES, poll};
 
 /// Reads the reply to a `get`: keys with their IDs.
 fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
@@ -157,23 +159,104 @@ fn a_binary_increment_draws_an_id() {
     assert_eq!([(); 2].map(|()| reply(&mut client).1), [4, 4]);
 }
 
-/// Libraries read no reply to quiet commands: php-memcached would take one for that of its next get.
+/// As in memcached, a quiet command is silent about success or a miss, and answers a failure.
 #[test]
-fn quiet_binary_commands_get_no_reply() {
+fn quiet_binary_commands_answer_their_failure() {
     let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     for opcode in (0x11..=0x1a).filter(|opcode| *opcode != 0x17).chain([0x1e, 0x24]) {
+        let is_silent = [0x15, 0x1e, 0x24].contains(&opcode);
         // Some of them have extras or a value, which changes nothing.
         let mut large = packet(opcode, "");
         large[8..12].copy_from_slice(&100_000_u32.to_be_bytes());
         large.extend([0x80; 100_000]);
         client.send([packet(opcode, "fast"), large, packet(0x00, "slow")].concat());
+        if !is_silent {
+            assert_eq!(reply(&mut client).1, 0x81, "{opcode:#x}");
+        }
+        assert_eq!(reply(&mut client).1, 0x03, "{opcode:#x}");
         let (of, status, _, id) = reply(&mut client);
         assert_eq!((of, status), (0x00, 0), "{opcode:#x}");
         assert!(id.parse::<u64>().is_ok_and(|id| id < 1 << 53), "{opcode:#x}: {id}");
     }
     client.send(packet(0x17, ""));
     assert_eq!(client.rest(), b"");
+}
+
+/// Only some commands know the word, and it must follow their operands.
+#[test]
+fn noreply_silences_only_commands_that_know_it() {
+    let daemon = with_two_sources("memcached");
+    for (command, answer) in [
+        ("version noreply", "VERSION 1.6.0\r\n"),
+        ("mn noreply", "MN\r\n"),
+        ("me noreply", "ERROR\r\n"),
+        ("xyz noreply", "ERROR\r\n"),
+        ("stats reset noreply", "RESET\r\n"),
+        ("stats items noreply", "END\r\n"),
+        ("gat 1 noreply", "ERROR\r\n"),
+        ("delete noreply", "ERROR\r\n"),
+        ("touch noreply", "ERROR\r\n"),
+        ("incr noreply", "ERROR\r\n"),
+        ("verbosity 1 noreply", ""),
+        ("flush_all noreply", ""),
+        ("delete a noreply", ""),
+    ] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{command}\r\nquit\r\n"));
+        assert_eq!(String::from_utf8(client.rest()).expect("text"), answer, "{command}");
+    }
+}
+
+/// No byte of such a value is kept, but the rest must arrive in time as that of any request.
+#[test]
+fn a_refused_value_that_stalls_closes_its_connection() {
+    let config = format!("limits.stall_timeout = \"1s\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).front_end("memcached").admin().start();
+    let mut large = packet(0x01, "");
+    large[8..12].copy_from_slice(&100_000_u32.to_be_bytes());
+    for (start, count) in [(&b"set a 0 0 100000\r\nabc"[..], 1.0), (&large, 2.0)] {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(start);
+        let mut sender = client.0.get_ref().try_clone().expect("a socket");
+        // A byte now and then is not the rest.
+        let sends = std::thread::spawn(move || {
+            while sender.write_all(b"x").is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+        });
+        poll("the connection is closed", || {
+            let name = "snowbank_connections_closed_total{reason=\"half_request\"}";
+            (sample(&scrape(&daemon), name) == count).then_some(())
+        });
+        sends.join().expect("the thread ends");
+    }
+    // Many values in a row are no stall.
+    let mut client = FrontEndClient::of(&daemon);
+    for _ in 0..20 {
+        client.send("c\r\nset a 0 0 3\r\nab".trim_start_matches("c\r\n"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        client.send("c\r\n");
+        assert_eq!(client.line(), "ERROR");
+    }
+}
+
+/// JavaScript reads large numbers inexactly, and no client of memcached says what it is.
+#[test]
+fn increments_above_2_to_53_are_counted_and_logged() {
+    let daemon = Setup::configured(TWO_SOURCES).front_end("memcached").admin().start();
+    let name = "snowbank_incr_connections_total{form=\"integer\"}";
+    let mut count = 0.0;
+    for (commands, is_counted) in
+        [("incr slow 1\r\n", false), ("incr fast 1\r\nincr fast 1\r\n", true), ("ma fast v\r\n", true)]
+    {
+        let mut client = FrontEndClient::of(&daemon);
+        client.send(format!("{commands}version\r\n"));
+        while !client.line().starts_with("VERSION") {}
+        count += f64::from(u8::from(is_counted));
+        assert_eq!(sample(&scrape(&daemon), name), count, "{commands}");
+    }
+    daemon.assert_logs("use get or mg instead of memcached's incr and ma");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
     let long = "x".repeat(70_000);
     for (bytes, error) in [
         (&nested[..], "ERR Protocol error: expected '$', got '*'"),
-        ("*1025\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*1025\r\n", "ERR Protocol error: invalid multibulk length, allowed are 1024 arguments"),
         ("*x\r\n", "ERR Protocol error: invalid multibulk length"),
         ("*01\r\n$4\r\nPING\r\n", "ERR Protocol error: invalid multibulk length"),
         ("*+1\r\n$4\r\nPING\r\n", "ERR Protocol error: invalid multibulk length"),
@@ -23,9 +23,12 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
         ("PING \"a\r\n", "ERR Protocol error: unbalanced quotes in request"),
         ("INCR 'fast'x\r\n", "ERR Protocol error: unbalanced quotes in request"),
         ("*1\r\n$-1\r\n", "ERR Protocol error: invalid bulk length"),
-        ("*1\r\n$99999999999\r\n", "ERR Protocol error: invalid bulk length"),
+        (
+            "*1\r\n$99999999999\r\n",
+            "ERR Protocol error: invalid bulk length, allowed are 65536 bytes in a request",
+        ),
         ("*1\r\n$4\r\nPINGxx", "ERR Protocol error: expected a line end after the bulk string"),
-        (&long, "ERR Protocol error: too big request"),
+        (&long, "ERR Protocol error: too big request, allowed are 65536 bytes"),
     ] {
         let mut client = Client::of(&daemon);
         client.send(bytes);
@@ -283,6 +286,55 @@ fn a_key_may_go_on_behind_a_colon() {
     for key in ["a:fast", ":fast", "fastest:1"] {
         client.send(format!("INCR {key}\r\n"));
         assert!(client.line().starts_with("-UNKNOWN_SOURCE "), "{key}");
+    }
+}
+
+/// Counters of libraries ask for a key and let it expire, and locks set one with a time to live.
+#[test]
+fn commands_around_a_counter_are_answered() {
+    let setup = Setup::configured("[[sources]]\nname = \"orders\"\nkind = \"ticket\"").resp();
+    setup.run(&["ticket", "set", "orders", "1000"]).printed();
+    let daemon = setup.start();
+    let mut client = Client::of(&daemon);
+    for (request, reply) in [
+        ("EXISTS orders:1", ":1"),
+        ("EXPIRE orders 60", ":0"),
+        ("PEXPIRE orders 60 NX", ":0"),
+        ("PERSIST orders", ":0"),
+        ("SET orders 1 EX 5 NX", "$-1"),
+        ("set orders 1 nx px 3000", "$-1"),
+        ("SET orders 1 EX 60 NX GET", "$4\r\n1000"),
+    ] {
+        client.asks(&format!("{request}\r\n"), &format!("{reply}\r\n"));
+    }
+    client.asks(
+        "MULTI\r\nINCR orders\r\nEXPIRE orders 5\r\nEXEC\r\n",
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1001\r\n:0\r\n",
+    );
+    for request in ["EXISTS other", "EXPIRE other 1"] {
+        client.send(format!("{request}\r\n"));
+        assert!(client.line().starts_with("-UNKNOWN_SOURCE "), "{request}");
+    }
+    client.send("SET orders 1 EX 5\r\n");
+    assert!(client.line().starts_with("-ERR unknown command 'SET'"));
+    // Lower case is no sign of a memcached client, also behind another command.
+    client.asks("get orders\r\nauth any\r\nget orders:7\r\n", "$4\r\n1001\r\n+OK\r\n$4\r\n1001\r\n");
+}
+
+#[test]
+fn refusals_of_long_requests_name_the_limit() {
+    let daemon = with_two_sources("resp");
+    for (request, reply) in [
+        (
+            "*1\r\n$70000\r\n".to_owned(),
+            "Protocol error: invalid bulk length, allowed are 65536 bytes in a request",
+        ),
+        ("*1025\r\n".to_owned(), "Protocol error: invalid multibulk length, allowed are 1024 arguments"),
+        (format!("CLIENT SETNAME {}\r\n", "a".repeat(257)), "found a client name of 257 bytes, allowed: 256"),
+        ("CLIENT SETINFO foo x\r\n".to_owned(), "Unrecognized option 'foo'"),
+    ] {
+        let mut client = Client::of(&daemon);
+        client.asks(&request, &format!("-ERR {reply}\r\n"));
     }
 }
 

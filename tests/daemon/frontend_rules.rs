@@ -138,6 +138,31 @@ fn incr_gives_integers_to_clients_that_are_known_to_read_them() {
     }
 }
 
+/// Every client reads numbers up to 2^53 exactly, and some libraries take nothing but integers.
+#[test]
+fn incr_gives_integers_where_all_ids_are_exact() {
+    let config = format!(
+        "{TWO_SOURCES}[[sources]]\nname = \"low\"\nkind = \"ticket\"\n[[sources]]\nname = \"high\"\nkind = \"ticket\"\n"
+    );
+    let setup = Setup::configured(&config).resp().admin();
+    setup.run(&["ticket", "set", "low", "1000"]).printed();
+    setup.run(&["ticket", "set", "high", "9007199254740991"]).printed();
+    let daemon = setup.start();
+    let count =
+        |form: &str| sample(&scrape(&daemon), &format!("snowbank_incr_connections_total{{form=\"{form}\"}}"));
+    let mut client = Client::of(&daemon);
+    for (key, reply) in [("low", ":1001"), ("low", ":1002"), ("high", ":9007199254740992")] {
+        client.asks(&array(&["INCR", key]), &format!("{reply}\r\n"));
+    }
+    client.send(array(&["INCRBY", "slow", "1"]));
+    client.integer();
+    assert_eq!((count("integer"), count("string")), (0.0, 0.0));
+    client.asks(&array(&["INCR", "high"]), "$16\r\n9007199254740993\r\n");
+    client.send(array(&["INCR", "fast"]));
+    client.bulk();
+    assert_eq!((count("integer"), count("string")), (0.0, 1.0));
+}
+
 /// A library reads a reply to each request of a pipeline, and shows the refusal of its token only if
 /// they all come.
 #[test]

@@ -20,8 +20,8 @@ pub(crate) struct Head<'a> {
     pub(crate) token: Option<&'a [u8]>,
     /// The number of Authorization headers.
     authorizations: usize,
-    /// True if the request has a body, or may have one.
-    pub(crate) has_body: bool,
+    /// The body that the request has or may have, as a refusal names it.
+    pub(crate) body: Option<&'static str>,
     /// True if the length of the body was sent.
     has_length: bool,
     /// True if the body comes in chunks.
@@ -49,8 +49,8 @@ pub(crate) enum Parsed<'a> {
     Expects,
     /// The head is too long, or has too many headers.
     TooLong,
-    /// The bytes are no request of HTTP/1.
-    Bad,
+    /// The bytes are no request of HTTP/1, for this reason.
+    Bad(Error),
 }
 
 /// Parses the head at the start of `bytes`.
@@ -62,10 +62,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         Ok(Status::Partial) if bytes.len() >= HEAD_BYTES_MAX => return Parsed::TooLong,
         Ok(Status::Partial) => return Parsed::Incomplete,
         Err(Error::TooManyHeaders) => return Parsed::TooLong,
-        Err(_) => return Parsed::Bad,
+        Err(error) => return Parsed::Bad(error),
     };
-    let Some(method) = request.method else { return Parsed::Bad };
-    let Some(target) = request.path else { return Parsed::Bad };
+    let Some(method) = request.method else { return Parsed::Bad(Error::Token) };
+    let Some(target) = request.path else { return Parsed::Bad(Error::Token) };
     let is_current = request.version == Some(1);
     let mut head = Head::new(method, is_current);
     for header in request.headers.iter() {
@@ -75,7 +75,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let size = match head.behind_chunks(bytes, size) {
         Some(size) => size,
         None if bytes.len() >= HEAD_BYTES_MAX => {
-            head.has_body = true;
+            head.body = Some("a body in chunks");
             size
         }
         None if head.expects => return Parsed::Expects,
@@ -99,7 +99,7 @@ impl<'a> Head<'a> {
             site: SiteHeaders::default(),
             token: None,
             authorizations: 0,
-            has_body: false,
+            body: None,
             has_length: false,
             is_chunked: false,
             expects: false,
@@ -114,8 +114,12 @@ impl<'a> Head<'a> {
     /// other body is not read. Returns `None` if the end of the body has not arrived.
     fn behind_chunks(&mut self, bytes: &[u8], size: usize) -> Option<usize> {
         // Two lengths, or chunks in an old version, are how requests are smuggled through a proxy.
-        self.has_body |= self.is_chunked && (self.has_length || !self.takes_chunks);
-        let may_be_empty = self.is_chunked && !self.has_body;
+        if self.is_chunked && self.has_length {
+            self.body = Some("a Content-Length and a Transfer-Encoding");
+        } else if self.is_chunked && !self.takes_chunks {
+            self.body = Some("a Transfer-Encoding in HTTP/1.0");
+        }
+        let may_be_empty = self.is_chunked && self.body.is_none();
         self.expects &= may_be_empty;
         if !may_be_empty {
             return Some(size);
@@ -124,7 +128,7 @@ impl<'a> Head<'a> {
             Chunks::Empty(body) => Some(size + body),
             Chunks::Incomplete => None,
             Chunks::NotEmpty => {
-                self.has_body = true;
+                self.body = Some("a body in chunks");
                 Some(size)
             }
         }
@@ -139,12 +143,21 @@ impl<'a> Head<'a> {
             self.authorizations += 1;
         } else if header.name.eq_ignore_ascii_case("content-length") {
             // A second length, or one that is no number, means a body of unknown size.
-            self.has_body |=
-                self.has_length || header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
+            if self.has_length {
+                self.body = Some("two Content-Length headers");
+            } else if header.value.is_empty() || !header.value.iter().all(u8::is_ascii_digit) {
+                self.body = Some("a Content-Length that is no number");
+            } else if header.value.iter().any(|&byte| byte != b'0') {
+                self.body = Some("a body");
+            }
             self.has_length = true;
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             // Any other coding, or a second header, means a body of unknown form.
-            self.has_body |= self.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked");
+            if self.is_chunked {
+                self.body = Some("two Transfer-Encoding headers");
+            } else if !header.value.eq_ignore_ascii_case(b"chunked") {
+                self.body = Some("a Transfer-Encoding other than chunked");
+            }
             self.is_chunked = true;
         } else if header.name.eq_ignore_ascii_case("expect") {
             self.expects = header.value.eq_ignore_ascii_case(b"100-continue");
@@ -258,7 +271,9 @@ mod tests {
         let parsed = |headers: &str, body: &str| {
             let text = format!("GET / HTTP/1.1\r\n{headers}\r\n{body}");
             match parse(text.as_bytes()) {
-                Parsed::Head(head, size) if size == text.len() || head.has_body => Some(head.has_body),
+                Parsed::Head(head, size) if size == text.len() || head.body.is_some() => {
+                    Some(head.body.is_some())
+                }
                 _ => None,
             }
         };

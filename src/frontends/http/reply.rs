@@ -74,17 +74,18 @@ impl Reply {
         Reply::refusal(ErrorCode::Malformed, 403, &text, None)
     }
 
-    /// Returns true for errors after which the connection serves nothing more.
+    /// Returns true for errors after which the connection serves nothing more. A mistake in a request
+    /// whose end is known ends no connection: a proxy may send the requests of several clients on it.
     pub(super) fn closes(&self) -> bool {
-        matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown))
+        matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::ShuttingDown))
     }
 
     /// Returns the refusal of a request for IDs. A temporary refusal is a 503. It says after which
     /// time to retry, if that is known. A 409 is a valid request for more IDs than its source can
-    /// ever give within the wait.
-    pub(super) fn from_words(words: &Words) -> Reply {
+    /// ever give within the wait; if it is for one ID, it is the daemon that cannot serve.
+    pub(super) fn from_words(words: &Words, is_for_one: bool) -> Reply {
         let status = match (words.code, words.retry_after) {
-            (ErrorCode::Exhausted, None) => 409,
+            (ErrorCode::Exhausted, None) if !is_for_one => 409,
             // A source that the client's identity may not draw from.
             (ErrorCode::UnknownSource, _) => 403,
             _ => 503,

@@ -53,11 +53,14 @@ fn leaf_key(path: &str) -> Option<&str> {
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let path = &*decoded(head.path);
-    if head.has_body && path != OPENAPI_PATH {
-        return Err(malformed("found a body, allowed: none; send parameters in the query"));
+    if let Some(found) = head.body.filter(|_| path != OPENAPI_PATH) {
+        return Err(malformed(&format!("found {found}, allowed: no body; send parameters in the query")));
     }
     let draws = draws_ids(path);
     check_method(head, if draws { DRAWING } else { READING })?;
+    if ["/v1/sources", OPENAPI_PATH, HEALTH_PATH].contains(&path) {
+        Query::parse(head.query, &[])?;
+    }
     if head.method == "OPTIONS" {
         let alive = health(conditions)?;
         return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));

@@ -1,6 +1,6 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
-use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::frontends::refusals::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
 use snowbank_wire::ErrorCode;
@@ -21,11 +21,11 @@ const GETKQ: u8 = 0x0d;
 const STAT: u8 = 0x10;
 const QUITQ: u8 = 0x17;
 
-/// Returns whether a command is quiet: SETQ to PREPENDQ, GATQ and GATKQ. Libraries read no reply to
-/// these, not even a refusal, so they get none. GETQ and GETKQ are answered, because every get is a
-/// hit.
-fn is_quiet(opcode: u8) -> bool {
-    matches!(opcode, 0x11..=0x16 | 0x18..=0x1a | 0x1e | 0x24)
+/// Returns whether a command gets no reply: INCREMENTQ, whose success is silent, and GATQ and GATKQ,
+/// whose misses are. Quiet commands that store fail here, and failures are answered, as memcached
+/// does. GETQ and GETKQ are answered, because every get is a hit.
+fn is_silent(opcode: u8) -> bool {
+    matches!(opcode, 0x15 | 0x1e | 0x24)
 }
 
 /// The size of an increment's extras: the delta, an initial value and an expiration time.
@@ -86,10 +86,8 @@ impl Memcached {
         let Some((header, rest)) = bytes.split_first_chunk() else { return Step::Incomplete };
         let header = Header::parse(header);
         if header.body_size > MESSAGE_BYTES_MAX - HEADER_SIZE {
-            if !is_quiet(header.echo.opcode) {
-                error(out, header.echo, TOO_LARGE, "too large");
-            }
-            self.skip = Skip::body(header.body_size);
+            error(out, header.echo, TOO_LARGE, "too large");
+            self.skip.body(header.body_size);
             return Step::Answered { consumed: HEADER_SIZE, error: Some(ErrorCode::Malformed) };
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
@@ -183,7 +181,7 @@ fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut V
             return Step::Close { error: None };
         }
         opcode => {
-            if !is_quiet(opcode) {
+            if !is_silent(opcode) {
                 error(out, echo, UNKNOWN_COMMAND, "Unknown command");
             }
             return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };

@@ -8,18 +8,25 @@ pub(super) struct Skip {
     bytes: u64,
     /// True if the rest of a line follows the value.
     to_line_end: bool,
+    /// The number of values so far.
+    values: u64,
 }
 
 impl Skip {
     /// Skips a value behind a line. What is left of the value's last line is no command either, even
     /// if the client counted wrong.
-    pub(super) fn block(bytes: u32) -> Skip {
-        Skip { bytes: bytes.into(), to_line_end: true }
+    pub(super) fn block(&mut self, bytes: u32) {
+        *self = Skip { bytes: bytes.into(), to_line_end: true, values: self.values + 1 };
     }
 
     /// Skips the body of a packet.
-    pub(super) fn body(bytes: usize) -> Skip {
-        Skip { bytes: bytes as u64, to_line_end: false }
+    pub(super) fn body(&mut self, bytes: usize) {
+        *self = Skip { bytes: bytes as u64, to_line_end: false, values: self.values + 1 };
+    }
+
+    /// Returns the number of the value that has not arrived whole, counted from 1; 0 if there is none.
+    pub(super) fn unfinished(self) -> u64 {
+        if self.is_over() { 0 } else { self.values }
     }
 
     /// Returns whether nothing is left to skip.

@@ -2,7 +2,7 @@
 //! equal in commands.
 
 use super::keys::{is_blank, words};
-use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
 use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
@@ -14,6 +14,24 @@ pub(super) const VALUE_BYTES_MAX: usize = 68;
 
 /// The last word of a command to which its client wants no reply.
 const NOREPLY: &[u8] = b"noreply";
+
+/// The commands that know `noreply`, and how many other words must precede it: in `delete noreply`
+/// it is the key.
+const NOREPLY_COMMANDS: [(&str, usize); 13] = [
+    ("set", 1),
+    ("add", 1),
+    ("replace", 1),
+    ("append", 1),
+    ("prepend", 1),
+    ("cas", 1),
+    ("incr", 1),
+    ("decr", 1),
+    ("delete", 1),
+    ("touch", 1),
+    ("flush_all", 0),
+    ("verbosity", 0),
+    ("cache_memlimit", 0),
+];
 
 /// The commands behind whose line a value follows, and the place of its size among the words behind
 /// the command.
@@ -115,7 +133,10 @@ impl Memcached {
                 answer(command, operands, consumed, conditions, out)
             };
         // The client reads no reply to such a command, not even a refusal.
-        if words(operands).last() == Some(NOREPLY) {
+        let words_before = words(operands).count().saturating_sub(1);
+        if words(operands).last() == Some(NOREPLY)
+            && NOREPLY_COMMANDS.iter().any(|(name, fewest)| is(name) && words_before >= *fewest)
+        {
             out.truncate(answered);
         }
         step
@@ -133,7 +154,7 @@ impl Memcached {
         match size {
             // No value was announced.
             None => {}
-            Some(Some(bytes)) => self.skip = Skip::block(bytes),
+            Some(Some(bytes)) => self.skip.block(bytes),
             Some(None) => {
                 let reason = "a value was announced, but not how long it is";
                 client_error(out, &format!("bad command line format: {reason}"));

@@ -13,12 +13,16 @@ use snowbank_wire::{ErrorCode, Info};
 const REDIS_VERSION: &str = "7.0.0";
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
-const COMMANDS: [(&str, usize, usize); 21] = [
+const COMMANDS: [(&str, usize, usize); 25] = [
     ("incr", 1, 1),
     ("incrby", 2, 2),
     ("get", 1, 1),
     ("setnx", 2, 2),
     ("set", 2, usize::MAX),
+    ("exists", 1, 1),
+    ("expire", 2, 3),
+    ("pexpire", 2, 3),
+    ("persist", 1, 1),
     ("snowbank.next", 0, 5),
     ("multi", 0, 0),
     ("exec", 0, 0),
@@ -170,20 +174,26 @@ impl Resp {
                 return Ok(ids::refuse_stopping(out));
             }
             "incr" => {
-                let form = self.id_form(conditions);
-                return ids::incr(operands[0], conditions.facts, form);
+                return ids::incr(operands[0], conditions, &mut self.announced);
             }
             "incrby" => {
-                let form = self.id_form(conditions);
-                return ids::incrby(operands, conditions, form, out);
+                return ids::incrby(operands, conditions, &mut self.announced, out);
             }
             name @ ("get" | "setnx") => ids::get(name, operands[0], conditions, self.version, out)?,
-            "set" => match operands {
-                [key, _, option] if option.eq_ignore_ascii_case(b"nx") => {
-                    ids::get("set", key, conditions, self.version, out)?;
+            "set" => {
+                let has =
+                    |option: &[u8]| operands[2..].iter().any(|found| found.eq_ignore_ascii_case(option));
+                if !has(b"nx") {
+                    return Err(Refused::unknown_command(arguments));
                 }
-                _ => return Err(Refused::unknown_command(arguments)),
-            },
+                let name = if has(b"get") { "get" } else { "set" };
+                ids::get(name, operands[0], conditions, self.version, out)?;
+            }
+            // Counters of libraries ask whether a key is there, and let it expire. No source expires.
+            name @ ("exists" | "expire" | "pexpire" | "persist") => {
+                ids::source_of(operands[0], conditions.facts)?;
+                encode::integer(out, u64::from(name == "exists"));
+            }
             "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
             name => self.answer_about_connection(name, operands, conditions, out)?,
         }

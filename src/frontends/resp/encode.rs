@@ -1,6 +1,7 @@
 //! Encodes replies, in both versions of the protocol.
 
-use super::IdForm;
+use crate::frontends::IdForm;
+use crate::frontends::exact::EXACT_MAX;
 use snowbank_wire::one_line;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
@@ -50,6 +51,10 @@ pub(super) fn replies(out: &mut Vec<u8>, form: IdForm, ids: impl Iterator<Item =
     match form {
         IdForm::String => bulk_numbers(out, ids),
         IdForm::Integer => ids.for_each(|id| header(out, b':', id)),
+        IdForm::IntegerIfExact => ids.for_each(|id| {
+            let form = if id <= EXACT_MAX { IdForm::Integer } else { IdForm::String };
+            replies(out, form, std::iter::once(id));
+        }),
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A library that reads integers as floating-point numbers, as those for JavaScript and Lua do, reads
 //! two IDs as the same number, and nobody notices. A library that expects an integer and gets a
-//! string fails at the first call. So integers are for clients that are known to read them.
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! string fails at the first call. So integers are for clients that are known to read them, and for
+//! numbers that all clients read exactly.
 
 use crate::config::Replies;
+use crate::frontends::{Conditions, IdForm};
 
 /// The libraries that read all 64 bits of an integer, by the name that they announce.
 const EXACT: [&str; 14] = [
@@ -26,15 +26,6 @@ const EXACT: [&str; 14] = [
     "glidego",
 ];
 
-/// The form of an ID in a reply to INCR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdForm {
-    /// An integer, as Redis replies.
-    Integer,
-    /// A bulk string.
-    String,
-}
-
 /// What a connection's client has shown of itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Announced {
@@ -45,7 +36,7 @@ pub(super) struct Announced {
     /// True if the client has sent an inline command. No library does. A person or a script reads
     /// the digits as a text.
     is_inline: bool,
-    /// True once the connection is counted in [`IncrConnections`].
+    /// True once the connection is counted.
     is_counted: bool,
 }
 
@@ -62,53 +53,39 @@ impl Announced {
         self.is_inline = true;
     }
 
-    /// Returns the form of IDs for the client, and counts its connection once.
+    /// Returns the form of the IDs of a source for the client. Counts the client's connection once,
+    /// when it draws from a source that may have IDs that are not exact.
     #[inline]
-    pub(super) fn form(&mut self, replies: Replies, connections: &IncrConnections) -> IdForm {
-        let form = match replies {
-            Replies::String => IdForm::String,
-            Replies::Auto if !self.is_exact && (self.is_other || !self.is_inline) => IdForm::String,
-            Replies::Auto | Replies::Integer => IdForm::Integer,
+    pub(super) fn form(&mut self, source: usize, conditions: &Conditions<'_>) -> IdForm {
+        let is_string = match conditions.facts.replies {
+            Replies::String => true,
+            Replies::Auto => !self.is_exact && (self.is_other || !self.is_inline),
+            Replies::Integer => false,
         };
         if !self.is_counted {
-            self.is_counted = true;
-            connections.record(form, replies == Replies::Auto && !self.is_other);
+            self.count(is_string, source, conditions);
         }
-        form
-    }
-}
-
-/// The connections that sent INCR or INCRBY, by the form of IDs at the first one.
-#[derive(Debug, Default)]
-pub struct IncrConnections {
-    integers: AtomicU64,
-    strings: AtomicU64,
-    /// True once the log says that a client without a name gets strings.
-    is_told: AtomicBool,
-}
-
-impl IncrConnections {
-    /// Returns the number of connections with this form.
-    pub fn get(&self, form: IdForm) -> u64 {
-        self.of(form).load(Ordering::Relaxed)
-    }
-
-    fn of(&self, form: IdForm) -> &AtomicU64 {
-        match form {
-            IdForm::Integer => &self.integers,
-            IdForm::String => &self.strings,
+        match is_string {
+            true if conditions.facts.replies == Replies::Auto && conditions.facts.has_exact_ids(source) => {
+                IdForm::IntegerIfExact
+            }
+            true => IdForm::String,
+            false => IdForm::Integer,
         }
     }
 
-    /// Counts a connection. `is_by_default` is true if nothing but the default decided its form.
     #[cold]
-    fn record(&self, form: IdForm, is_by_default: bool) {
-        self.of(form).fetch_add(1, Ordering::Relaxed);
-        if form == IdForm::String && is_by_default && !self.is_told.swap(true, Ordering::Relaxed) {
-            tracing::info!(
-                "INCR replies with strings to clients that announce no library, because JavaScript would read integers \
-                 inexactly; if your clients read 64-bit integers, set resp.replies = \"integer\""
-            );
+    fn count(&mut self, is_string: bool, source: usize, conditions: &Conditions<'_>) {
+        if conditions.is_exact(source) {
+            return;
+        }
+        self.is_counted = true;
+        let connections = conditions.incr_connections;
+        if is_string {
+            let is_by_default = conditions.facts.replies == Replies::Auto && !self.is_other;
+            connections.record_strings(is_by_default);
+        } else {
+            connections.record_integers(self.is_other);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::commands::{NO_INTEGER, Refused, shown};
 use super::encode::Version;
-use super::{Form, IdForm, Reply, encode, parse};
+use super::form::Announced;
+use super::{Form, Reply, encode, parse};
 use crate::frontends::facts::Increment;
 use crate::frontends::refusals::{STOPPING, Words, increment_out_of_range, only_by_one};
 use crate::frontends::{Ask, Conditions, Facts};
@@ -10,21 +11,27 @@ use snowbank_wire::{Action, ErrorCode};
 
 /// Asks for the ID of an INCR.
 #[inline]
-pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
-    Ok(Reply::Ids(Ask::new(source_of(key, facts)?, 1), Form::One(form)))
+pub(super) fn incr(
+    key: &[u8],
+    conditions: &Conditions<'_>,
+    announced: &mut Announced,
+) -> Result<Reply, Refused> {
+    let source = source_of(key, conditions.facts)?;
+    Ok(Reply::Ids(Ask::new(source, 1), Form::One(announced.form(source, conditions))))
 }
 
 /// Asks for the IDs of an INCRBY, or answers the last number of a ticket source.
 pub(super) fn incrby(
     operands: &[&[u8]],
     conditions: &Conditions<'_>,
-    form: IdForm,
+    announced: &mut Announced,
     out: &mut Vec<u8>,
 ) -> Result<Reply, Refused> {
     let facts = conditions.facts;
     // A Redis, too, looks at the number first.
     let by = parse::number(operands[1]).ok_or_else(|| Refused::malformed(NO_INTEGER))?;
     let source = source_of(operands[0], facts)?;
+    let form = announced.form(source, conditions);
     match facts.increment(source, by) {
         Increment::Draw(1) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
         // One claim takes all numbers of a request, so the last is the counter's new value.
@@ -143,7 +150,7 @@ fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
 
 /// Returns the source that a key draws from.
 #[inline]
-fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
+pub(super) fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
     facts.source_of_key(key).ok_or_else(|| unknown_source(key, facts))
 }
 

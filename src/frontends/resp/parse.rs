@@ -65,10 +65,15 @@ pub(super) enum Miss {
     Fault(&'static str),
 }
 
-/// The fault if the count of arguments is no number, or above [`ARGUMENTS_MAX`].
+/// The fault if the count of arguments is no number.
 const ARGUMENT_COUNT: &str = "invalid multibulk length";
-/// The fault if the size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
+/// The fault if the size of an argument is no number, or negative.
 const ARGUMENT_SIZE: &str = "invalid bulk length";
+
+const TOO_MANY_ARGUMENTS: &str = "invalid multibulk length, allowed are 1024 arguments";
+const TOO_LONG_ARGUMENT: &str = "invalid bulk length, allowed are 65536 bytes in a request";
+const TOO_LONG_REQUEST: &str = "too big request, allowed are 65536 bytes";
+const _: () = assert!(ARGUMENTS_MAX == 1_024 && MESSAGE_BYTES_MAX == 65_536, "the faults name the limits");
 
 /// The first bytes of a stream, in which a request must end.
 fn message(bytes: &[u8]) -> &[u8] {
@@ -78,7 +83,7 @@ fn message(bytes: &[u8]) -> &[u8] {
 /// Refuses a request that has no end in `message`.
 fn bounded<T>(message: &[u8], parsed: Result<T, Miss>) -> Result<T, Miss> {
     match parsed {
-        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Miss::Fault("too big request")),
+        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Miss::Fault(TOO_LONG_REQUEST)),
         parsed => parsed,
     }
 }
@@ -107,7 +112,7 @@ pub(super) fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Resul
     // An array of a negative length is a request without arguments, as in Redis.
     let count = usize::try_from(count).unwrap_or(0);
     if count > ARGUMENTS_MAX {
-        return Err(Miss::Fault(ARGUMENT_COUNT));
+        return Err(Miss::Fault(TOO_MANY_ARGUMENTS));
     }
     for _ in 0..count {
         match bytes.get(at) {
@@ -116,8 +121,11 @@ pub(super) fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Resul
             None => return Err(Miss::Incomplete),
         }
         let (size, begin) = length(bytes, at, ARGUMENT_SIZE)?;
-        let size = usize::try_from(size).ok().filter(|&size| size <= MESSAGE_BYTES_MAX);
-        let end = begin + size.ok_or(Miss::Fault(ARGUMENT_SIZE))?;
+        let size = usize::try_from(size).map_err(|_| Miss::Fault(ARGUMENT_SIZE))?;
+        if size > MESSAGE_BYTES_MAX {
+            return Err(Miss::Fault(TOO_LONG_ARGUMENT));
+        }
+        let end = begin + size;
         match bytes.get(end..) {
             Some([b'\r', b'\n', ..]) => {}
             Some([] | [b'\r']) | None => return Err(Miss::Incomplete),
@@ -180,7 +188,7 @@ fn inline_of(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
     let words = words_of(line).ok_or(Miss::Fault("unbalanced quotes in request"))?;
     if words.len() > ARGUMENTS_MAX {
-        return Err(Miss::Fault(ARGUMENT_COUNT));
+        return Err(Miss::Fault(TOO_MANY_ARGUMENTS));
     }
     let mut array = Vec::new();
     encode::array(&mut array, words.len() as u64);

@@ -123,7 +123,7 @@ figures! { metrics {
     QueuedBytes: Daemon, "connections.queued_bytes", "snowbank_queued_bytes", [], "bytes queued: replies that clients have not taken, and requests that have arrived in part";
     QueuedBytesMax: Daemon, "connections.queued_bytes_max", "snowbank_queued_max_bytes", [], "bytes that may be queued: `max_queued_bytes`";
     ProtocolOpen: Protocol, "connections", "snowbank_protocol_connections", [], "connections open, by protocol: `native`, and each front end";
-    IncrConnections: Daemon, "connections.incr_*s", "snowbank_incr_connections_total", ["form"], "connections that sent `INCR` or `INCRBY`, by the form of the first reply: `integer` or `string`";
+    IncrConnections: Daemon, "connections.incr_*s", "snowbank_incr_connections_total", ["form"], "connections that drew IDs above 2^53 by increments of Redis or memcached, by the form of the first: `integer` or `string`";
     IdentityOpen: Identity, "connections", "snowbank_identity_connections", [], "connections that have an identity now";
     IdentityIds: Identity, "ids.*", "snowbank_identity_ids_total", ["source"], "IDs that it drew from a source; a series once it has drawn one";
     CertificateEnds: Daemon, "certificate.ends_unix_s", "snowbank_certificate_expiry_timestamp_seconds", [], "the end of the TLS listeners' certificate, in Unix time; absent without one";

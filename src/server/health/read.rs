@@ -16,7 +16,6 @@ use super::status::Status;
 use super::{findings, process};
 use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
-use crate::frontends::IdForm;
 use crate::os_clock;
 use crate::server::common::Common;
 use crate::server::net::pending::Occupancy;
@@ -146,8 +145,8 @@ impl Common {
             .put(UnauthorizedRefusals, metrics.sum(|shard| shard.unauthorized_refusals.get()))
             .put(UnauthorizedTimeouts, metrics.sum(|shard| shard.unauthorized_timeouts.get()))
             .put(UnauthorizedAddresses, self.rejections.unauthorized_addresses());
-        for (form, name) in [(IdForm::Integer, "integer"), (IdForm::String, "string")] {
-            let count = metrics.incr_connections.get(form);
+        let connections = &metrics.incr_connections;
+        for (name, count) in [("integer", connections.integers()), ("string", connections.strings())] {
             daemon.put_labelled(IncrConnections, vec![name.to_owned()], count);
         }
     }

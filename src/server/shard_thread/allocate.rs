@@ -235,7 +235,7 @@ impl Turn<'_> {
             (_, Stage::Removed) => removed(name),
             (Reason::NoGrant, Stage::Waits { brief, .. }) => no_grant(name, Some(brief)),
             (Reason::NoGrant, _) => no_grant(name, None),
-            _ => in_words(reason, identity, name, longer_wait),
+            _ => in_words(reason, identity, name, longer_wait, ask.count == 1),
         };
         // A refusal because of the client's own limits does not count for the source.
         if matches!(reason, Reason::Source(_) | Reason::NoGrant) {

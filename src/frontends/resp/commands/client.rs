@@ -101,6 +101,9 @@ impl Resp {
             (Some("setinfo"), [attribute, value]) => {
                 if attribute.eq_ignore_ascii_case(b"lib-name") {
                     self.announced.set_library(value);
+                } else if !attribute.eq_ignore_ascii_case(b"lib-ver") {
+                    let text = format!("ERR Unrecognized option '{}'", shown(attribute));
+                    return Err(Refused::malformed(text));
                 }
                 encode::simple(out, "OK");
             }
@@ -115,7 +118,13 @@ impl Resp {
 
     /// Gives the connection a name.
     fn set_name(&mut self, name: &[u8]) -> Result<(), Refused> {
-        if name.len() > NAME_OF_CLIENT_BYTES_MAX || !name.iter().all(u8::is_ascii_graphic) {
+        if name.len() > NAME_OF_CLIENT_BYTES_MAX {
+            let found = name.len();
+            let text =
+                format!("ERR found a client name of {found} bytes, allowed: {NAME_OF_CLIENT_BYTES_MAX}");
+            return Err(Refused::malformed(text));
+        }
+        if !name.iter().all(u8::is_ascii_graphic) {
             let text = "ERR Client names cannot contain spaces, newlines or special characters.";
             return Err(Refused::malformed(text));
         }

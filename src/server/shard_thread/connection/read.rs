@@ -53,9 +53,10 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     /// Returns whether a request has arrived in part. A long transaction of which only a part has
-    /// arrived counts as half a request.
+    /// arrived counts as half a request, and so does a value that is dropped as it arrives.
     fn is_amid_request(&self) -> bool {
-        !self.exchange.unread.is_empty() || self.exchange.front.kept_bytes() > KEPT_FREELY
+        let front = &self.exchange.front;
+        !self.exchange.unread.is_empty() || front.kept_bytes() > KEPT_FREELY || front.unfinished() > 0
     }
 
     /// Returns how long to wait for bytes, and the version of the configuration from which this
@@ -135,13 +136,15 @@ impl<F: FrontEnd> Connection<F> {
         turn.conditions.draining = self.member.is_refused();
         let now = turn.now;
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
+        let dropped = self.exchange.front.unfinished();
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
         if config.facts.access.tokens.is_some() {
             // The shard's buffer would keep the token of a client until other bytes cover it.
             input[..end].zeroize();
         }
-        if kept > 0 && self.exchange.unread.len() == end {
-            // The bytes that were read belong to the same half request as the kept bytes, so this
+        let is_still_dropped = dropped > 0 && dropped == self.exchange.front.unfinished();
+        if is_still_dropped || kept > 0 && self.exchange.unread.len() == end {
+            // The bytes that were read belong to the same half request as earlier bytes, so this
             // request began earlier. If whole requests were served, a half request behind them
             // began with this read.
             self.exchange.read_at = half_began;
