@@ -277,8 +277,8 @@ impl FrontEnd for Http {
             Parsed::TooLong => Http::reject(out, 431, conditions, head_too_long()),
             Parsed::Bad(fault) => {
                 let reason = foreign::known(bytes, Protocol::Http);
-                let reason =
-                    reason.unwrap_or_else(|| format!("found no valid request of HTTP/1.1 or 1.0: {fault}"));
+                let reason = reason
+                    .unwrap_or_else(|| format!("a client that sent no valid request of HTTP/1: {fault}"));
                 Http::reject(out, 400, conditions, reason)
             }
         }
