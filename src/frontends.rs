@@ -173,7 +173,7 @@ impl Conditions<'_> {
     /// Returns whether JavaScript reads the next ID of a source exactly.
     fn is_exact(&self, source: usize) -> bool {
         let is_ticket = self.facts.layout(source).is_none();
-        let is_high = || self.last_number(source).is_ok_and(|last| last >= exact::EXACT_MAX);
+        let is_high = || self.last_number(source).is_ok_and(|last| last.number >= exact::EXACT_MAX);
         self.facts.has_exact_ids(source) && !(is_ticket && is_high())
     }
 
