@@ -41,6 +41,7 @@ mod http;
 mod memcached;
 mod native;
 mod noeqd;
+mod redis_info;
 mod refusals;
 mod registry;
 mod resp;
@@ -53,7 +54,7 @@ pub use memcached::Memcached;
 pub use native::{Form, Native};
 pub use noeqd::Noeqd;
 pub use refusals::{Reason, Words, in_words, no_grant, removed};
-pub(crate) use registry::{About, WithFrontEnd};
+pub(crate) use registry::WithFrontEnd;
 pub use resp::Resp;
 pub use statistics::{GetCounters, Gets};
 
@@ -65,6 +66,22 @@ use crate::config::Protocol;
 use snowbank_core::source::LastNumber;
 use snowbank_id::layout::{Run, UnixMicros};
 use snowbank_wire::{ErrorCode, MAX_REQUEST_SIZE};
+
+/// The parts of a front end that the rest of the daemon uses.
+pub(crate) struct About {
+    /// A client of the protocol, in messages: `a Redis client`.
+    pub(crate) client: &'static str,
+    /// A listener of the protocol, in messages: `a listener for clients of Redis`.
+    pub(crate) listener: &'static str,
+    /// The address that a client of the protocol should have, if it came to another listener.
+    pub(crate) address: &'static str,
+    /// Returns true if a client that sends these first bytes to a listener of the given protocol
+    /// speaks this protocol.
+    pub(crate) recognises: fn(&[u8], Protocol) -> bool,
+    /// Encodes the refusal of a connection above the daemon's connection limit. Encodes nothing if
+    /// the protocol has no message for refusals.
+    pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
+}
 
 /// The most bytes of one message. A connection keeps no more of an unfinished message, however much
 /// its client sends. A front end may allow less.

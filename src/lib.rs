@@ -103,7 +103,7 @@
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
 //! - Which findings can a daemon have, and at which thresholds? `server/health/findings.rs`.
-//! - Who logs that requests are refused? `server/health/observer.rs`.
+//! - Who logs that requests are refused? `server/reading/observer.rs`.
 //! - What happens after a start that failed? The exit code decides
 //!   (`server/shared/start_error.rs`), and the unit's `Restart=`.
 //! - Who notices a thread that is stuck? `server/health/heartbeat.rs`.

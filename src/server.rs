@@ -11,29 +11,34 @@
 //! ```
 //!
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.
-//! - `net`: opens listeners, accepts connections, reads and writes sockets.
+//! - `net`: opens listeners, reads and writes sockets. `acceptor`: accepts connections, and hands
+//!   each to the shard that has the fewest.
 //! - `shard_thread`: a shard's thread and the connections that it serves.
 //! - `ceilings`: starts sources above their stored ceilings, and raises the ceilings on the
 //!   keeper's thread.
-//! - `health`: counters, heartbeats, the daemon's status, and log lines with a rate limit.
+//! - `health`: counters, heartbeats, the daemon's status, and log lines with a rate limit. `reading`:
+//!   reads them from the running daemon.
 //! - `restored`: notices that the machine was restored from a snapshot.
 //! - `common`: the state that all threads share. `shared`: other types that several modules use.
 
+mod acceptor;
 mod ceilings;
 mod common;
 pub(crate) mod health;
 mod lifecycle;
 pub(crate) mod net;
+mod reading;
 mod restored;
 mod shard_thread;
 mod shared;
 
 pub use self::ceilings::simulated;
 pub use self::ceilings::start_sources::unlocked::check_records;
-pub use self::health::handle::Health;
-pub use self::lifecycle::start::{Beginning, Reloaded, Reread, Server};
+pub use self::lifecycle::reread::{Reloaded, Reread};
+pub use self::lifecycle::start::{Beginning, Server};
 pub use self::lifecycle::stop::Signals;
 pub use self::net::inherited::Inherited;
+pub use self::reading::handle::Health;
 pub use self::restored::{KernelLog, is_kernel_log_standard_input};
 pub use self::shared::note::Note;
 pub use self::shared::start_error::{RunError, StartError};

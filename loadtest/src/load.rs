@@ -37,6 +37,9 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time within which a target has to recover, from the start of an outage.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The pause between two attempts to open connections again.
+const RETRY_NS: u64 = 5_000_000;
+
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {

@@ -9,11 +9,10 @@ use tokio::task::JoinSet;
 
 use super::http::{HEAD_WITHIN, Site};
 use crate::server::Health;
-use crate::server::net::accept::Registered;
 use crate::server::net::pending::{Pending, PendingLimit};
+use crate::server::net::registered::Registered;
 use crate::server::net::rejections::Rejections;
-use crate::server::net::socket_stream::SocketStream;
-use crate::server::net::tls_stream;
+use crate::server::net::socket_stream::{self, SocketStream};
 use crate::tls;
 
 /// The most open connections of an admin listener: enough for scrapers, probes and pages. All
@@ -74,7 +73,7 @@ async fn encrypted(
 ) -> Option<SocketStream> {
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            tokio::time::timeout(HEAD_WITHIN, tls_stream::shake(socket, &acceptor, rejections))
+            tokio::time::timeout(HEAD_WITHIN, socket_stream::shake(socket, &acceptor, rejections))
                 .await
                 .ok()?
                 .ok()

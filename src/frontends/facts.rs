@@ -1,7 +1,7 @@
 //! The facts about the daemon that front ends use.
 
 use super::exact::EXACT_MAX;
-use super::resp;
+use super::redis_info;
 use crate::access::Rules;
 use crate::config::Replies;
 use crate::config::{Settings, SourceSettings};
@@ -80,7 +80,7 @@ impl Facts {
         let first = order.first().copied().unwrap_or_default();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
-        let redis_info = resp::info(&info_json);
+        let redis_info = redis_info::text(&info_json);
         Facts {
             info_json,
             redis_info,

@@ -8,12 +8,12 @@
 
 mod commands;
 mod encode;
+mod error_reply;
 mod form;
 mod ids;
 mod parse;
 mod transaction;
 
-pub(super) use self::commands::info;
 use self::encode::Version;
 use self::form::Announced;
 use self::parse::{Arguments, Miss};

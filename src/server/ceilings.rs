@@ -16,14 +16,12 @@
 //! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.
 //!   `job_thread`: the common part of the fleet thread and the storage thread.
 //! - `simulated`: ceilings without threads, for the simulation in tests/.
-//! - `last_seen`: gives other threads what the keeper thread last observed.
 
 pub(crate) mod ending;
 pub(crate) mod fleet_thread;
 pub(crate) mod job_thread;
 pub(crate) mod join_fleet;
 pub(crate) mod keeper_thread;
-pub(crate) mod last_seen;
 pub mod simulated;
 mod start_notes;
 pub(crate) mod start_sources;

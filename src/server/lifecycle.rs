@@ -6,6 +6,7 @@
 //! - `run`: serves until the stop, and then stops the daemon. `stop`: decides when. `threads`:
 //!   starts and stops the threads.
 //! - `attend`: readiness, status and heartbeat for the service manager.
+//! - `reread`: the configuration that a reload reads.
 //! - `peers`: asks other daemons for their worker IDs, when sources start.
 //! - `info`: the reply to INFO, and who may draw from which source.
 
@@ -14,6 +15,7 @@ pub(crate) mod control;
 mod info;
 mod peers;
 mod reload;
+pub(crate) mod reread;
 mod run;
 pub(crate) mod start;
 pub(crate) mod stop;

@@ -27,7 +27,7 @@ mod ranges;
 mod reservation;
 mod writer;
 
-pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
+pub use managed_source::{ManagedSource, Reach, id_minus_boot_us};
 pub use ranges::{NumberRange, WantedRange, add_range};
 pub use reservation::{RESERVE, RESERVE_MAX};
 pub use writer::{Outcome, Write, Written};
@@ -41,6 +41,14 @@ use crate::clock::{BootMicros, Now, Observed, Reading, Remembered, StepWatch, Wa
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
+
+/// The longest pause of the keeper between two polls, between two raises of a source in use, and
+/// between a failed write and the next write.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// The shortest pause between two raises, unless a claim meets the ceiling. Soon after a start, the
+/// ceiling of a source in use is near. The ceiling then rises each time half of the remaining way
+/// is used up, so that no request meets it.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 
 /// The largest difference between the believed wall − boot and the stored value. After a larger one
 /// the value is stored again. A held step is far larger than this. So a start never holds a time

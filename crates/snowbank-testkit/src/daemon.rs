@@ -411,13 +411,20 @@ impl Daemon {
     }
 }
 
+/// Removes the files that libfaketime leaves behind for a process that was killed.
+fn sweep_faketime(process: u32) {
+    for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
+        let _ = std::fs::remove_file(format!("/dev/shm/{name}"));
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         if self.status.is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        super::faketime::sweep(self.child.id());
+        sweep_faketime(self.child.id());
         let said = self.stderr.whole();
         if thread::panicking() {
             eprintln!("the daemon's log:\n{said}");

@@ -102,13 +102,6 @@ impl FakeClock {
     }
 }
 
-/// Removes the files that libfaketime leaves behind for a process that was killed.
-pub fn sweep(process: u32) {
-    for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
-        let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
-    }
-}
-
 /// Returns the right time at a moment, in Unix ms. All moments are on one scale, because `Instant`
 /// and the system's clock are read together only once.
 pub fn true_unix_ms(moment: Instant) -> f64 {

@@ -6,11 +6,8 @@ use rustix::event::epoll;
 
 use super::connection::Connection;
 use super::worker::Worker;
-use super::{Now, RECOVERY_TIMEOUT};
+use super::{Now, RECOVERY_TIMEOUT, RETRY_NS};
 use crate::measure::Fault;
-
-/// The pause between two attempts to open connections again.
-pub(super) const RETRY_NS: u64 = 5_000_000;
 
 /// The time limit for opening one connection to a daemon on this machine.
 const REOPEN_TIMEOUT: Duration = Duration::from_millis(500);

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::Head;
-use super::query::{Query, malformed, unfit};
+use super::query::{Query, codec_of, malformed, source_of, unfit};
 use super::reply::{JSON, Reply};
-use super::route::{codec_of, source_of};
 use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_id::layout::{Layout, LayoutError};
 use snowbank_wire::ErrorCode;

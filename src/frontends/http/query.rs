@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use super::reply::Reply;
+use crate::frontends::Facts;
+use snowbank_id::format::{Codec, Context, Format};
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::ErrorCode;
 
@@ -96,4 +98,30 @@ pub(super) fn malformed(text: &str) -> Reply {
 /// Refuses a valid request that its source cannot fulfil.
 pub(super) fn unfit(text: &str) -> Reply {
     Reply::refusal(ErrorCode::Unsupported, 409, text, None)
+}
+
+/// Returns the source with this name, or the first source if no name is given. An unknown name is a
+/// mistake, even if `any_key` is set.
+pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
+    let Some(name) = name else { return Ok(facts.first) };
+    known(facts.source_named(name.as_bytes()), name, facts)
+}
+
+/// Returns the source that was `found`, or the refusal of `name`.
+pub(super) fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
+    found.ok_or_else(|| {
+        let text = format!("found source {name:?}, allowed: {}", facts.names_in_words());
+        Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
+    })
+}
+
+/// Returns the codec that writes a source's IDs in a format. Decimal digits need no codec.
+pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
+    let Some(format) = format else { return Ok(None) };
+    let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;
+    if format == Format::Decimal {
+        return Ok(None);
+    }
+    let codec = format.codec(Context::new(&facts.sources[source], facts.layout(source)));
+    codec.map(Some).map_err(|error| unfit(&format!("format: {error}")))
 }

@@ -1,13 +1,12 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, malformed, unfit};
+use super::query::{Query, codec_of, known, malformed, source_of};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
 use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Ask, Conditions, Facts};
 use crate::web::decoded;
-use snowbank_id::format::{Codec, Context, Format};
 use snowbank_wire::ErrorCode;
 
 /// The paths, as a refusal lists them.
@@ -118,32 +117,6 @@ fn check_method(head: &Head<'_>, allowed: &'static str) -> Result<(), Reply> {
     let text = format!("found the method {}, allowed: {allowed}", head.method);
     let refusal = Reply::refusal(ErrorCode::Unsupported, 405, &text, None);
     Err(Reply { allow: Some(allowed), ..refusal })
-}
-
-/// Returns the source with this name, or the first source if no name is given. An unknown name is a
-/// mistake, even if `any_key` is set.
-pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
-    let Some(name) = name else { return Ok(facts.first) };
-    known(facts.source_named(name.as_bytes()), name, facts)
-}
-
-/// Returns the source that was `found`, or the refusal of `name`.
-fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
-    found.ok_or_else(|| {
-        let text = format!("found source {name:?}, allowed: {}", facts.names_in_words());
-        Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
-    })
-}
-
-/// Returns the codec that writes a source's IDs in a format. Decimal digits need no codec.
-pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
-    let Some(format) = format else { return Ok(None) };
-    let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;
-    if format == Format::Decimal {
-        return Ok(None);
-    }
-    let codec = format.codec(Context::new(&facts.sources[source], facts.layout(source)));
-    codec.map(Some).map_err(|error| unfit(&format!("format: {error}")))
 }
 
 /// Answers /v1/ids.

@@ -2,15 +2,12 @@
 
 mod client;
 
+use super::error_reply::{NO_INTEGER, Refused};
 use super::parse::{self, Arguments, Miss};
 use super::{Form, Reply, Resp, encode, ids};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Step, foreign};
-use snowbank_wire::{ErrorCode, Info};
-
-/// The version of Redis that the daemon reports. Clients conclude from the version which commands
-/// they may send.
-const REDIS_VERSION: &str = "7.0.0";
+use snowbank_wire::ErrorCode;
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
 const COMMANDS: [(&str, usize, usize); 25] = [
@@ -44,46 +41,6 @@ const COMMANDS: [(&str, usize, usize); 25] = [
 /// Redis' error for a client that has not sent a token.
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
-
-/// The most bytes of an argument that an error repeats.
-const SHOWN_BYTES_MAX: usize = 64;
-
-/// The refusal of a request: its code, and the error that the client gets.
-pub(super) struct Refused {
-    code: ErrorCode,
-    text: String,
-    /// True if a token was wrong: the connection closes soon.
-    is_denied: bool,
-}
-
-impl Refused {
-    pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Refused { code, text: text.into(), is_denied: false }
-    }
-
-    pub(super) fn malformed(text: impl Into<String>) -> Self {
-        Refused::new(ErrorCode::Malformed, text)
-    }
-
-    fn unknown_command(arguments: &Arguments<'_>) -> Self {
-        let name = arguments.get().first().copied().unwrap_or_default();
-        let operands = arguments.get().iter().skip(1);
-        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
-        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
-        Refused::new(ErrorCode::Unsupported, text)
-    }
-
-    fn unknown_subcommand(found: &[u8]) -> Self {
-        Refused::new(ErrorCode::Unsupported, format!("ERR unknown subcommand '{}'", shown(found)))
-    }
-
-    #[cold]
-    pub(super) fn encode(self, out: &mut Vec<u8>) -> Reply {
-        encode::error(out, &self.text);
-        if self.is_denied { Reply::Denied } else { Reply::Encoded(Some(self.code)) }
-    }
-}
 
 /// Returns true for commands that are answered at once even after MULTI.
 pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
@@ -116,11 +73,6 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
         return Err(Refused::malformed(format!("ERR wrong number of arguments for '{name}' command")));
     }
     Ok(name)
-}
-
-/// Returns a client's text as an error repeats it.
-pub(super) fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
 /// Returns true if an inline command is a request of another known protocol, such as HTTP.
@@ -206,7 +158,7 @@ impl Resp {
         if self.is_denied || conditions.show_token(token).is_err() {
             self.is_denied = true;
             conditions.session.forget_token(&conditions.facts.access);
-            return Err(Refused { is_denied: true, ..Refused::new(ErrorCode::Unauthorized, WRONGPASS) });
+            return Err(Refused::denied(WRONGPASS));
         }
         Ok(())
     }
@@ -298,28 +250,4 @@ impl Resp {
         encode::pairs(out, &found);
         Ok(())
     }
-}
-
-/// Returns the text of Redis' INFO, made from the JSON of Snowbank's own INFO. ioredis waits until
-/// `loading` is 0.
-///
-/// Values have no `=`, because redis-py would read a list that has a `=` as a dictionary.
-pub(in crate::frontends) fn info(json: &[u8]) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut text = format!(
-        "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
-         # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
-    );
-    // The daemon's JSON is always that of an INFO. Some tests pass something else.
-    if let Ok(info) = Info::from_json(json) {
-        let instance = info.instance.unwrap_or_default();
-        text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");
-        for source in info.sources {
-            // A ticket source has no worker IDs.
-            let Some(ids) = source.worker_ids else { continue };
-            let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-            text += &format!("snowbank_worker_ids_{}:{}\r\n", source.name, ids.join(","));
-        }
-    }
-    text
 }

@@ -1,7 +1,7 @@
 //! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
 
-use super::commands::{NO_INTEGER, Refused, shown};
 use super::encode::Version;
+use super::error_reply::{NO_INTEGER, Refused, shown};
 use super::form::Announced;
 use super::{Form, Reply, encode, parse};
 use crate::frontends::facts::Increment;

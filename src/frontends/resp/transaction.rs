@@ -3,7 +3,7 @@
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
 //! draws its own IDs.
 
-use super::commands::Refused;
+use super::error_reply::Refused;
 use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::job_thread::{Asks, JobThread, NoReply, Reply};
 use crate::config::SOURCES_MAX;
+use crate::server::health::last_seen::Noticed;
 use snowbank_core::keeper::{Outcome, WantedRange};
-use snowbank_fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool};
+use snowbank_fleet::{Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, Pool};
 use snowbank_state::TakenOver;
 use snowbank_tls::files;
 
@@ -82,15 +83,6 @@ pub(crate) enum Done {
     Checked(Result<(), NoAnswer>, Box<Noticed>),
     /// Another process may have taken over a worker ID or a shared counter.
     Lost(TakenOver),
-}
-
-/// Facts for the operator that the thread learns during a check of its keys.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noticed {
-    /// The count of each source's worker IDs.
-    pub(crate) pools: Vec<Counted>,
-    /// The Unix time at which the certificate that the daemon shows to the coordinator expires.
-    pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
 pub(crate) type FleetMember = Member<Box<dyn Coordinator>>;

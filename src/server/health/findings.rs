@@ -116,7 +116,7 @@ pub(super) fn find(samples: &Samples) -> Vec<Finding> {
 
 /// Adds a sample for each finding except `stop`. A sample without a finding has the value 0, so the
 /// value returns to 0 when a finding ends.
-pub(super) fn put_levels(samples: &mut Samples, findings: &[Finding]) {
+pub(crate) fn put_levels(samples: &mut Samples, findings: &[Finding]) {
     let daemon = DAEMON.map(|(name, _)| (name, None));
     let sources = samples.others.iter().filter(|of| of.group == Group::Source);
     let by_source = sources.flat_map(|of| SOURCE.map(|(name, _)| (name, Some(of.name.clone()))));

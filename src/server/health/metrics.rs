@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crossbeam::utils::CachePadded;
 
 use super::history::History;
+use super::last_seen::LastSeen;
 use super::latency::{BOUNDS_US, Latency};
 use super::recent::Recent;
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
 use crate::frontends::{Counts, GetCounters, Gets, IncrConnections};
 use crate::os_clock;
-use crate::server::ceilings::last_seen::LastSeen;
 use crate::server::shared::instance::Instance;
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_wire::ErrorCode;

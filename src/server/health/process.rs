@@ -10,7 +10,7 @@ use super::figures::Figure::{CpuS, OpenFiles, OpenFilesMax, ResidentBytes};
 use super::samples::Subject;
 
 /// Adds the kernel's figures about this process. A figure that the kernel does not give is null.
-pub(super) fn put(daemon: &mut Subject) {
+pub(crate) fn put(daemon: &mut Subject) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     // The memory in use is the second field: see proc_pid_statm(5).
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();

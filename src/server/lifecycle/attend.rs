@@ -11,8 +11,8 @@ use crate::amounts::counted;
 use crate::config::Grouped;
 use crate::server::health::figures::Figure::{Open, SourceIds, UptimeS};
 use crate::server::health::finding::Effect;
-use crate::server::health::handle::Health;
 use crate::server::health::status::Status;
+use crate::server::reading::handle::Health;
 use crate::service::Notifier;
 
 /// The time between two readings of the status. A worse or better finding is sent at once.

@@ -43,7 +43,7 @@ use tokio::sync::watch;
 use crate::os_clock;
 
 use super::peers::refuse_shared;
-use super::start::{Reread, order_of};
+use super::reread::Reread;
 use crate::config::{Secrets, Settings, SourceSettings};
 use crate::server::ceilings::ending::{Ended, Writers};
 use crate::server::ceilings::fleet_thread::{self, Fleet};
@@ -54,12 +54,12 @@ use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, St
 use crate::server::ceilings::storage_thread::{self, Storage};
 use crate::server::common::Common;
 use crate::server::restored::{self, KernelLog, Life};
-use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply, TRY_TIMEOUT, order_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
 use snowbank_core::clock::Reading;
-use snowbank_fleet::{Clocks, noticed_within};
+use snowbank_fleet::Clocks;
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
@@ -71,11 +71,6 @@ use snowbank_state::{StateError, WorkerLocks, lock_all, lock_workers};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest time that a stop waits until a running try has ended and has given back its worker
-/// IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
-pub(crate) const TRY_TIMEOUT: Duration =
-    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
-
 /// The longest wait for the disk while a source serves. A source whose start waits for longer tries
 /// again, once the disk has done what it was asked for.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);

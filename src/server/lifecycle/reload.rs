@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::control::Control;
-use super::start::{Reloaded, order_of};
+use super::reread::Reloaded;
 use crate::config::{
     Changed, Difference, Machine, Mistakes, SOURCES_MAX, Secrets, Settings, SourceSettings, Unread, diff,
 };
@@ -20,7 +20,7 @@ use crate::server::ceilings::start_sources::awaiting;
 use crate::server::ceilings::storage_thread;
 use crate::server::health::figures::Figure::MinuteSourceRequests;
 use crate::server::health::metrics::LastReload;
-use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply, order_of};
 use crate::server::shared::start_error::StartError;
 use crate::service;
 use snowbank_core::keeper::ManagedSource;

@@ -14,10 +14,11 @@ use super::start::Server;
 use super::stop::Signals;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::config::Protocol;
+use crate::server::acceptor::{self, Inbox, ListenerInfo};
 use crate::server::common::Common;
-use crate::server::health::handle::Health;
-use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
 use crate::server::net::listen::Listener;
+use crate::server::net::registered::Registered;
+use crate::server::reading::handle::Health;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
@@ -128,7 +129,7 @@ async fn accept_until(
         let inboxes = Arc::clone(&inboxes);
         let common = Arc::clone(common);
         let stopped = stopped.clone();
-        acceptors.spawn(accept::accept(listener, info, inboxes, common, stopped));
+        acceptors.spawn(acceptor::accept(listener, info, inboxes, common, stopped));
     }
     stop.await;
     let _ = stop_acceptors.send(true);

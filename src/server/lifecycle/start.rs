@@ -7,46 +7,29 @@ use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tracing::level_filters::LevelFilter;
 
 use crate::os_clock;
 
 use super::control::Control;
+use super::reread::Reread;
 use super::threads::make_runtime;
 use crate::access::Rules;
-use crate::config::{Address, Protocol, Purpose, Secrets, Settings, Unread};
+use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::awaiting;
 use crate::server::common::Common;
-use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
+use crate::server::reading::handle::Health;
 use crate::server::shared::instance::Instance;
-use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply, order_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
 use crate::tls;
 use snowbank_core::clock::{Remembered, Wall};
 use snowbank_core::keeper::{Keeper, Reach};
-
-/// The configuration as a reload has read it.
-pub struct Reloaded {
-    /// The settings, without numbers that a start picks.
-    pub settings: Settings,
-    /// The contents of the files that the settings name.
-    pub secrets: Secrets,
-    /// A line for each probable mistake.
-    pub warnings: Vec<String>,
-    /// The level of the log.
-    pub level: LevelFilter,
-    /// False if the daemon has no configuration file.
-    pub has_file: bool,
-}
-
-/// Reads the configuration again, for a reload. An error has one reason on each line.
-pub type Reread = Box<dyn FnMut() -> Result<Reloaded, Unread> + Send>;
 
 /// What a daemon starts with.
 pub struct Beginning {
@@ -192,17 +175,6 @@ impl LiveConfig {
         let facts = crate::frontends::Facts::of(settings, order, info_json, access);
         Ok(LiveConfig::new(version, settings, facts, supplies))
     }
-}
-
-/// Returns the index of each configured source, in the order of the settings.
-pub(super) fn order_of(settings: &Settings, supplies: &[Supply]) -> Vec<usize> {
-    let mut order = Vec::with_capacity(settings.sources.len());
-    for source in &settings.sources {
-        let is_it = |supply: &Supply| supply.stage != Stage::Removed && supply.name() == source.name;
-        let index = supplies.iter().position(is_it);
-        order.push(index.unwrap_or_else(|| unreachable!("each configured source has an index")));
-    }
-    order
 }
 
 /// Returns the inherited listeners for a purpose. If there are none, opens listeners at

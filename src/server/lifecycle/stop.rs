@@ -10,7 +10,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::server::health::handle::Health;
+use crate::server::reading::handle::Health;
 use crate::server::shared::start_error::StartError;
 use crate::service::Notifier;
 

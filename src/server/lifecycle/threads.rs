@@ -10,10 +10,10 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
+use crate::server::acceptor::{INBOX_SOCKETS, Inbox};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::common::Common;
-use crate::server::health::handle::TRIM_TIMEOUT;
-use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
+use crate::server::reading::handle::TRIM_TIMEOUT;
 use crate::server::shard_thread::run;
 use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::thread_state::ThreadState;

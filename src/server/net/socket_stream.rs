@@ -12,9 +12,11 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::counted_socket::TlsRead;
+use super::counted_socket::{CountedSocket, TlsRead};
+use super::rejections::Rejections;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
+use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
 /// The time for which a connection is still read while it is being closed. Bytes that are not read
 /// would cause a reset, which could overtake the last reply or the TLS alert.
@@ -179,6 +181,36 @@ impl SocketStream {
         match self {
             SocketStream::Tls(stream) => stream.socket().tcp.read(buffer).await,
             SocketStream::Tcp(_) | SocketStream::Unix(_) => self.read(buffer).await,
+        }
+    }
+}
+
+/// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
+/// and waits a moment so that the peer can read the alert.
+///
+/// # Errors
+/// Returns the reason why the handshake failed.
+pub(crate) async fn shake(
+    socket: TcpStream,
+    acceptor: &Acceptor,
+    rejections: &Rejections,
+) -> Result<SocketStream, HandshakeFailure> {
+    let peer = socket.peer_addr();
+    // The digest of the authorities is read before the handshake. If a reload changes the
+    // authorities during the handshake, the session checks the certificate again.
+    let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
+    match acceptor.accept(CountedSocket::new(socket)).await {
+        Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
+        Err((failure, socket)) => {
+            if failure != HandshakeFailure::Left
+                && let Ok(peer) = peer
+            {
+                rejections.log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
+            }
+            if let Some(socket) = socket {
+                SocketStream::Tcp(socket.tcp).linger(|| ()).await;
+            }
+            Err(failure)
         }
     }
 }

@@ -14,10 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
-use super::rejections::Rejections;
-use super::socket_stream::{SocketStream, network_of};
 use crate::access::Shown;
-use crate::tls::{Acceptor, Authorities, HandshakeFailure, ServerStream};
+use crate::tls::ServerStream;
 
 /// The most records without data for the reader that one read may meet. Such records are key
 /// changes and empty records. The library allows 32 of each kind in a row, and any number if both
@@ -27,36 +25,6 @@ const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 /// The most bytes that TLS keeps encrypted and unsent, apart from the overhead of records: about
 /// one record. The library's default is 64 KiB.
 pub(crate) const UNSENT_BYTES_MAX: usize = 16 * 1024;
-
-/// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
-/// and waits a moment so that the peer can read the alert.
-///
-/// # Errors
-/// Returns the reason why the handshake failed.
-pub(crate) async fn shake(
-    socket: TcpStream,
-    acceptor: &Acceptor,
-    rejections: &Rejections,
-) -> Result<SocketStream, HandshakeFailure> {
-    let peer = socket.peer_addr();
-    // The digest of the authorities is read before the handshake. If a reload changes the
-    // authorities during the handshake, the session checks the certificate again.
-    let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
-    match acceptor.accept(CountedSocket::new(socket)).await {
-        Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
-        Err((failure, socket)) => {
-            if failure != HandshakeFailure::Left
-                && let Ok(peer) = peer
-            {
-                rejections.log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
-            }
-            if let Some(socket) = socket {
-                SocketStream::Tcp(socket.tcp).linger(|| ()).await;
-            }
-            Err(failure)
-        }
-    }
-}
 
 /// A connection whose handshake has succeeded.
 #[derive(Debug)]

@@ -15,10 +15,9 @@ use super::scheduler::{Account, HANDSHAKE_COST};
 use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
-use crate::server::net::accept::{Admitted, OpenConnection};
+use crate::server::acceptor::{Admitted, OpenConnection};
 use crate::server::net::pending::Pending;
-use crate::server::net::socket_stream::{SocketStream, network_of};
-use crate::server::net::tls_stream;
+use crate::server::net::socket_stream::{self, SocketStream, network_of};
 use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
@@ -84,7 +83,7 @@ async fn shake_hands(
     let peer = socket.peer_addr();
     let mut account = Account::for_handshake();
     let evicted = pending.evicted();
-    let mut shake = pin!(tls_stream::shake(socket, acceptor, &thread.common.rejections));
+    let mut shake = pin!(socket_stream::shake(socket, acceptor, &thread.common.rejections));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived, so a stop need not wait for it.

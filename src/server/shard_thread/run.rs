@@ -12,7 +12,7 @@ use super::drain::drain;
 use super::open::open;
 use super::thread_state::ThreadState;
 use super::ticker;
-use crate::server::net::accept::Admitted;
+use crate::server::acceptor::Admitted;
 
 /// Runs a shard's thread until the stop is complete. When the stop begins, `stop` receives the
 /// instant by which all requests must be answered. Whenever the shard adopts a configuration, it

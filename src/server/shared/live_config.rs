@@ -5,12 +5,14 @@
 //! configuration without a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{Limits, Settings, SourceSettings};
 use crate::frontends::Facts;
 use snowbank_core::clock::Now;
 use snowbank_core::shard::{Lane, Order, Ring, Rings};
 use snowbank_core::source::Source;
+use snowbank_fleet::noticed_within;
 use snowbank_id::numbering::Numbering;
 
 /// One version of the configuration.
@@ -27,6 +29,11 @@ pub(crate) struct LiveConfig {
     /// All settings, a line each, for the operator.
     pub(crate) text: String,
 }
+
+/// The longest time that a stop waits until a running try has ended and has given back its worker
+/// IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
+pub(crate) const TRY_TIMEOUT: Duration =
+    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// How far the start of a source has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,4 +127,15 @@ impl LiveConfig {
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (usize, &Supply)> {
         self.facts.order.iter().map(|&index| (index, &self.supplies[index]))
     }
+}
+
+/// Returns the index of each configured source, in the order of the settings.
+pub(crate) fn order_of(settings: &Settings, supplies: &[Supply]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(settings.sources.len());
+    for source in &settings.sources {
+        let is_it = |supply: &Supply| supply.stage != Stage::Removed && supply.name() == source.name;
+        let index = supplies.iter().position(is_it);
+        order.push(index.unwrap_or_else(|| unreachable!("each configured source has an index")));
+    }
+    order
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::far;
 use super::ranges::Ranges;
 use super::reservation::{self, Reservation};
+use super::{PERIOD, SHORTEST_PERIOD, far};
 use crate::clock::{self, BootMicros, Now};
 use crate::grant::{CeilingRule, Left};
 use crate::source::{Kind, Source};
@@ -15,13 +15,6 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 /// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The longest pause of the keeper between two polls, between two raises of a source in use, and
-/// between a failed write and the next write.
-pub const PERIOD: Duration = Duration::from_secs(1);
-/// The shortest pause between two raises, unless a claim meets the ceiling. Soon after a start, the
-/// ceiling of a source in use is near. The ceiling then rises each time half of the remaining way
-/// is used up, so that no request meets it.
-pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time without use after which a source's ceiling rises at most once a [`PERIOD`].
 const IN_USE: Duration = Duration::from_secs(3);
 

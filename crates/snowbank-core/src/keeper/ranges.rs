@@ -8,9 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::managed_source::{PERIOD, SHORTEST_PERIOD};
 use super::reservation::{RESERVATION_MAX, Reservation};
-use super::{Keeper, ManagedSource};
+use super::{Keeper, PERIOD, SHORTEST_PERIOD};
 use crate::clock::{BootMicros, Now};
 use crate::source::{Range, Source};
 use snowbank_id::layout::Position;
@@ -148,13 +147,13 @@ impl Keeper {
     /// Returns by source how long the numbers of a shared counter last without the coordinator.
     /// `None` for other sources.
     pub(super) fn ranges_last(&mut self) -> Vec<Option<Duration>> {
-        let ranges = self.sources.iter_mut().map(ManagedSource::ranges);
+        let ranges = self.sources.iter_mut().map(|managed| managed.ranges());
         ranges.map(|ranges| ranges.map(|(source, ranges)| ranges.last(source))).collect()
     }
 
     /// Takes the range that the coordinator gave, or `None` if the coordinator did not answer.
     pub fn ranged(&mut self, wanted: WantedRange, range: Option<NumberRange>, now: Now) {
-        let asked = self.sources.get_mut(wanted.source).and_then(ManagedSource::ranges);
+        let asked = self.sources.get_mut(wanted.source).and_then(|managed| managed.ranges());
         let Some((source, ranges)) = asked else { return };
         (ranges.is_asked, ranges.due) = (false, None);
         match range {

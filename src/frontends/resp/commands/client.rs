@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{REDIS_VERSION, Refused, shown};
 use crate::frontends::Conditions;
+use crate::frontends::redis_info::REDIS_VERSION;
 use crate::frontends::resp::encode::{self, Version};
+use crate::frontends::resp::error_reply::{Refused, shown};
 use crate::frontends::resp::{Reply, Resp, parse};
 use snowbank_wire::ErrorCode;
 

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::super::figures::Figure::{self, *};
-use super::super::samples::tests::healthy_but;
 use super::*;
+use crate::server::health::figures::Figure::{self, *};
+use crate::server::health::samples::tests::healthy_but;
 
 /// The observer's log of a status that changes every second.
 struct Log {

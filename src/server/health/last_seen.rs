@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::fleet_thread::Noticed;
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_core::keeper::{PERIOD, Polled, Reach, Written};
+use snowbank_fleet::Counted;
 
 /// The least change of wall − boot (the wall clock minus the boot clock) that counts as a step
 /// between two polls. A time server that slews the clock changes wall − boot by far less.
@@ -44,6 +44,15 @@ pub(crate) struct LastSeen {
     /// stands still seems to step back at each poll, so equal directions in a row count as one
     /// step.
     stepped: i64,
+}
+
+/// Facts for the operator that the fleet thread learns during a check of its keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noticed {
+    /// The count of each source's worker IDs.
+    pub(crate) pools: Vec<Counted>,
+    /// The Unix time at which the certificate that the daemon shows to the coordinator expires.
+    pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
 /// The lengths of the raises of the last minute.

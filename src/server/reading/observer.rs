@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::figures::Figure::{Awaits, Draining, ReloadAt, StandsS, Started, UptimeS};
-use super::finding::{Effect, Finding};
-use super::samples::Samples;
-use super::status::Status;
 use crate::server::common::Common;
-use crate::server::lifecycle::control::TRY_TIMEOUT;
+use crate::server::health::figures::Figure::{Awaits, Draining, ReloadAt, StandsS, Started, UptimeS};
+use crate::server::health::finding::{Effect, Finding};
+use crate::server::health::samples::Samples;
+use crate::server::health::status::Status;
+use crate::server::shared::live_config::TRY_TIMEOUT;
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_core::keeper;
 

@@ -1,30 +1,22 @@
 //! The acceptor accepts connections. It hands each to the shard that has the fewest connections.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use socket2::{Domain, Socket};
-use tokio::net::{TcpListener, UnixListener};
+use socket2::Socket;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::listen::{Listener, SocketFile};
-use super::pending::{self, Occupancy, Pending, PendingLimits, Room};
-use crate::config::{Address, Protocol};
+use crate::config::Protocol;
 use crate::server::common::Common;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shared::start_error::StartError;
+use crate::server::net::pending::{self, Occupancy, Pending, PendingLimits, Room};
+use crate::server::net::registered::Registered;
 use crate::tls;
 
 /// The capacity of a shard's inbox. While the inbox is full, the acceptor waits, and new
 /// connections stay in the kernel's backlog.
 pub(crate) const INBOX_SOCKETS: usize = 256;
-
-/// The pause of the acceptor when the system has no descriptor or memory left. It is so long that
-/// the acceptor does not spin, and so short that no client's attempt to connect times out.
-const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most connections beyond `max_connections` that may be open while evicted connections are
 /// being closed. The daemon's limit of open files has room for these connections.
@@ -74,79 +66,6 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.counts.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
     }
-}
-
-/// A listener that is registered with the main thread's reactor.
-pub(crate) struct Registered {
-    acceptor: Acceptor,
-    pub(crate) address: Address,
-    _file: Option<SocketFile>,
-    failures: RateLimited,
-}
-
-impl Registered {
-    /// Registers a listener with the current reactor.
-    ///
-    /// # Errors
-    /// Returns the listener's address and the system's error, in one line.
-    pub(crate) fn new(listener: Listener) -> Result<Registered, StartError> {
-        let Listener { socket, address, _file } = listener;
-        let acceptor = Acceptor::register(socket).map_err(|error| {
-            let advice = "allow more open files and memory, or set fewer listeners";
-            StartError::MayPass(format!("cannot accept connections at {address}: {error}; {advice}"))
-        })?;
-        Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
-    }
-
-    /// Returns the non-blocking socket of the next connection. If the system has no descriptor or
-    /// memory left, logs that, and tries again after a pause.
-    pub(crate) async fn accept(&mut self) -> Socket {
-        loop {
-            match self.acceptor.accept().await {
-                Ok(accepted) => return accepted,
-                Err(error) if is_of_the_peer(&error) => {}
-                Err(error) => {
-                    if let Some(count) = self.failures.count(Instant::now()) {
-                        let address = &self.address;
-                        tracing::warn!(%address, %error, count, "cannot accept connections; trying again until it works");
-                    }
-                    tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-/// A TCP or Unix listener.
-enum Acceptor {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Acceptor {
-    fn register(socket: Socket) -> io::Result<Acceptor> {
-        if socket.domain()? == Domain::UNIX {
-            UnixListener::from_std(socket.into()).map(Acceptor::Unix)
-        } else {
-            TcpListener::from_std(socket.into()).map(Acceptor::Tcp)
-        }
-    }
-
-    /// Returns the socket of the next connection. The socket is not registered with this thread's
-    /// reactor, because a shard registers it with the shard's reactor.
-    async fn accept(&self) -> io::Result<Socket> {
-        match self {
-            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
-            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
-        }
-    }
-}
-
-/// Returns true if the peer gave up before its connection was accepted, or a signal interrupted the
-/// call.
-fn is_of_the_peer(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// Accepts on one listener until `stop` turns true.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::samples::Samples;
-use super::status::Status;
 use crate::server::common::Common;
-use crate::server::lifecycle::control::TRY_TIMEOUT;
+use crate::server::health::samples::Samples;
+use crate::server::health::status::Status;
+use crate::server::shared::live_config::TRY_TIMEOUT;
 use crate::server::shared::start_error::StartError;
 
 /// The time for which a stop waits for storage after `drain_timeout`. With the default settings and

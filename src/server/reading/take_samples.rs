@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::figures::Figure::*;
-use super::figures::Group;
-use super::latency::Latency;
-use super::metrics::{LastReload, Metrics, SourceCounters};
-use super::samples::{Samples, Subject};
-use super::status::Status;
-use super::{findings, process};
 use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
 use crate::os_clock;
 use crate::server::common::Common;
+use crate::server::health::figures::Figure::*;
+use crate::server::health::figures::Group;
+use crate::server::health::latency::Latency;
+use crate::server::health::metrics::{LastReload, Metrics, SourceCounters};
+use crate::server::health::samples::{Samples, Subject};
+use crate::server::health::status::Status;
+use crate::server::health::{findings, process};
 use crate::server::net::pending::Occupancy;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use snowbank_core::clock::{Now, Observed};
