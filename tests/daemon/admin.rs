@@ -119,7 +119,7 @@ fn a_request_that_waits_is_counted_and_timed() {
 }
 
 #[test]
-fn each_path_has_its_content_type_and_allows_get_and_head() {
+fn each_path_has_its_content_type_and_allows_reads() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     for (path, content_type) in [
@@ -144,9 +144,9 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
         assert_eq!((head.code, head.body.as_str()), (200, ""), "{path}");
         assert_eq!(head.header("content-type"), Some(content_type));
         let post = ask(&admin, "POST", path, "Content-Length: 0\r\n");
-        assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD")), "{path}");
+        assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD, OPTIONS")), "{path}");
         let options = ask(&admin, "OPTIONS", path, "");
-        assert_eq!((options.code, options.header("allow")), (200, Some("GET, HEAD")), "{path}");
+        assert_eq!((options.code, options.header("allow")), (200, Some("GET, HEAD, OPTIONS")), "{path}");
     }
     let page = ask(&admin, "GET", "/", "").body;
     assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
