@@ -203,9 +203,11 @@ pub fn above_records(records: &[Record], numbering: &Numbering) -> u64 {
     sharing.map(|record| record.id_bound).max().unwrap_or(0)
 }
 
-/// Returns true if each worker ID of a numbering has one of these records.
+/// Returns true if each worker ID of a numbering has one of these records. A forgotten record is
+/// none: it stands for all worker IDs that were dropped.
 pub fn has_records_of_all<'a>(records: impl IntoIterator<Item = &'a Record>, numbering: &Numbering) -> bool {
-    let same_space = records.into_iter().filter(|record| record.numbering.is_of_space(numbering));
+    let own = records.into_iter().filter(|record| !record.forgotten);
+    let same_space = own.filter(|record| record.numbering.is_of_space(numbering));
     let known: HashSet<u64> = same_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
     numbering.numbers_in_space().iter().all(|number| known.contains(number))
 }

@@ -441,3 +441,24 @@ fn a_worker_id_without_a_record_starts_above_all_forgotten_ones() {
     assert!(planned.retired.iter().any(|record| record.forgotten && record.id_bound == dropped));
     assert_eq!(forget(&mut records, WALL), [], "nothing is forgotten twice");
 }
+
+/// Worker ID 5 of the one layout makes the IDs of worker ID 2 of the other one.
+#[test]
+fn a_forgotten_worker_id_starts_above_what_another_layout_forgot() {
+    let other = "time:41,node:9,sequence:13;tick=1ms;epoch=1288834974657";
+    let retired =
+        |name, layout, workers, ahead_ms| Record { retired: true, ..record(name, layout, workers, ahead_ms) };
+    let mut records = vec![
+        retired("orders", "twitter", "5", -30_000),
+        retired("users", other, "2", -20_000),
+        retired("events", other, "3", -10_000),
+    ];
+    let same = numbering("twitter", "5");
+    assert!(records[1].numbering.shares_ids_with(&same) && !records[2].numbering.shares_ids_with(&same));
+    let dropped = records[2].id_bound;
+    assert_eq!(forget(&mut records, WALL).len(), 3);
+    assert_eq!(records.len(), 2, "one bound for each ID space");
+    let before = UnixMicros(WALL.0 - 15_000_000);
+    let start = plan(&records, &[claimant("new", &same)], before).unwrap().starts[0];
+    assert_eq!(start.map(|start| start.id_bound), Some(dropped));
+}
