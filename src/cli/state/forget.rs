@@ -15,7 +15,7 @@ use snowbank_state::store::{self, Record};
 pub(super) const HELP: &str = "\
 Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \
 granted to it. The state keeps one bound for all of them, the highest: no worker ID without a record of its own starts below it, \
-also if the clock goes back. `snowbank state lower` lowers it. Worker IDs in use stay, and so do ticket counters, and what \
+also if the clock goes back. `snowbank state lower --forgotten` lowers it. Worker IDs in use stay, and so do ticket counters, and what \
 `snowbank state export` moved away. Worker IDs that a fleet assigned need no command.
 
 Exit codes:

@@ -16,6 +16,8 @@ again. Stop the daemon first. INSTANT must not be before the time of any ID of t
 would be repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
 promise.
 
+With --forgotten, NAME is the last source of a forgotten bound, as `snowbank state show` names it. That bound stands for all worker IDs that `snowbank state forget` dropped, whatever their source: INSTANT must not be before the time of any of their IDs.
+
 In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet assigned stay as \
 they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
@@ -30,16 +32,20 @@ pub(in crate::cli) struct Arguments {
     name: String,
     /// An instant (RFC 3339): no ID of a later time was handed out
     instant: UnixMicros,
+    /// Lower what `state forget` left under this name, instead of the source's own ceilings
+    #[arg(long)]
+    forgotten: bool,
     #[command(flatten)]
     directories: Directories,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let Arguments { name, instant, directories } = arguments;
+    let Arguments { name, instant, forgotten, directories } = arguments;
     let path = directories.state.path()?;
     let (directory, mut records) = open_own(&path)?;
     let matching = records.extract_if(.., |record| {
-        record.name == *name && record.instant().is_some() && !record.assigned && !record.released
+        let is_meant = record.name == *name && record.forgotten == *forgotten;
+        is_meant && record.instant().is_some() && !record.assigned && !record.released
     });
     let matching: Vec<Record> = matching.collect();
     // The locks keep daemons of this machine from taking the worker IDs before the new ceilings are
@@ -60,7 +66,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
     if lowered.is_empty() {
         return Err(Failure::no(format_args!(
-            "source {name:?}: found no ceiling above {} in {}; see `snowbank state show`",
+            "source {name:?}: found no ceiling above {} in {}; see `snowbank state show`; a forgotten bound, which stands for \
+             all worker IDs that were dropped, is lowered only with --forgotten",
             instant.rfc3339(0),
             path.display()
         )));
@@ -75,18 +82,18 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns a record whose ceiling is the end of this instant's tick. The record names no boot.
+/// Returns a record whose ceiling is the end of this instant's tick. The bound of worker IDs that a
+/// fleet assigned stays, because it may stand for those of other sources. The record names no boot.
 /// Otherwise a start in this boot would use the record's clock offsets as if a daemon had stored
 /// them.
 fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
     let lower = record.at(after);
-    let assigned_bound = record.assigned_bound.map(|bound| bound.min(lower.id_bound));
     let owner = owner.clone();
     let boot = None;
     let id_minus_boot_us = None;
-    Record { owner, boot, id_minus_boot_us, assigned_bound, clean: true, untouched: true, ..lower }
+    Record { owner, boot, id_minus_boot_us, clean: true, untouched: true, ..lower }
 }
 
 /// Returns the higher of two bounds: that of the record, and the highest mark of its worker IDs. If

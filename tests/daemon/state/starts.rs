@@ -181,7 +181,19 @@ fn forgotten_worker_ids_repeat_no_id_under_a_slow_clock() {
     let daemon = other.start("worker_ids = 9");
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
     daemon.stop();
-    other.run(&["state", "lower", "default", "2026-01-01T00:00:00Z"]).printed();
+    // The bound stands for more worker IDs than those of the source with its name.
+    let lower = ["state", "lower", "default", "2026-01-01T00:00:00Z"];
+    let forgotten = |machine: &Machine| {
+        let shown = machine.run(&["state", "show"]).out;
+        let bound = shown.lines().find(|line| line.contains("no worker ID without a record"));
+        bound.expect("a forgotten bound").to_owned()
+    };
+    let before = forgotten(&other);
+    other.run(&lower);
+    assert_eq!(forgotten(&other), before, "the source's name lowered what stands for other sources");
+    let again = other.run(&lower);
+    assert!(again.code == Some(1) && again.err.contains("only with --forgotten"), "{again:?}");
+    other.run(&[lower.as_slice(), &["--forgotten"]].concat()).printed();
     fs::remove_dir_all(other.path("locks")).expect("the marks are gone");
     other.start("worker_ids = 8").draw_one();
 }
