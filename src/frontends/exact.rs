@@ -16,11 +16,11 @@ pub enum IdForm {
     Integer,
     /// A bulk string.
     String,
-    /// An integer up to [`EXACT_MAX`], else a bulk string.
+    /// An integer up to `EXACT_MAX`, else a bulk string.
     IntegerIfExact,
 }
 
-/// The connections that drew IDs by increments from a source that has IDs above [`EXACT_MAX`], by the
+/// The connections that drew IDs by increments from a source that has IDs above `EXACT_MAX`, by the
 /// form of these IDs at the first increment.
 #[derive(Debug, Default)]
 pub struct IncrConnections {

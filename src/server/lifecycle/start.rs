@@ -55,7 +55,7 @@ pub struct Beginning {
     pub logs: Logs,
 }
 
-/// A daemon that listens. [`run`](Server::run) serves its clients.
+/// A daemon that listens. `run` serves its clients.
 pub struct Server {
     pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
