@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank_core::clock::BootMicros;
 use snowbank_fleet::{
-    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap, Swapped,
+    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, Paths, SWAP, Swap,
+    Swapped,
 };
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::StateError;
 use std::time::Duration;
+
+use super::FLEET;
 
 /// The most keys of one message. etcd accepts few more.
 const KEYS_MAX: usize = 101;
@@ -223,7 +226,10 @@ impl Link {
             times.compared.clear();
         }
         let now = times.now;
-        for key in keys.filter(|_| answer.is_ok()) {
+        // A poll and a write compare the marker too. Other calls also read keys of others.
+        let keys: Vec<&String> = keys.collect();
+        let compares = answer.is_ok() && keys.contains(&&Paths::of(FLEET).marker());
+        for key in keys.into_iter().filter(|_| compares) {
             let before = times.compared.insert(key.clone(), began);
             // A restore ends all connections, and the daemon raises the floor by a swap.
             let rest = answer_time * (CONNECTING + SWAP);
