@@ -84,7 +84,7 @@ pub fn in_words(
             action: Action::Tell,
             retry_after: None,
             message: format!(
-                "the counter of source {source} has ended; move its table to a source with a layout"
+                "source {source} has no number left, because its counter ends; move its table to a source with a layout"
             ),
         },
         Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
