@@ -130,13 +130,15 @@ fn a_range_counts_numbers_and_ends_at_the_maximum() {
     assert!(matches!(step(&mut counter((1, 1, 105)), &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
 }
 
-/// Takes a range that begins at `from`, in this generation.
-fn take(counter: &mut Counter, from: u64, generation: u64) {
+/// Takes a range that begins at `from`, in this generation, where the key has the value `found`.
+/// Returns the value that the key has then.
+fn take(counter: &mut Counter, found: &String, from: u64, generation: u64) -> String {
     let write = format!("w{from}");
-    assert_eq!(step(counter, &stored(from, "w0"), generation, &write), writes(&write, from));
+    assert_eq!(step(counter, found, generation, &write), writes(&write, from));
     let claim = claim(&write, from);
     let text = counter.text(&claim, "host-a");
-    counter.done(claim, text, generation);
+    counter.done(claim, text.clone(), generation);
+    text
 }
 
 #[test]
@@ -150,14 +152,17 @@ fn only_unused_ranges_of_the_present_generation_go_back() {
     let last = |write: &str, next| Some((write.to_owned(), next));
     let mut counter = counter(0);
     assert_eq!(back(&counter, 1, 0), None, "the daemon has no range");
-    take(&mut counter, 101, 0);
+    let first = take(&mut counter, &stored(101, "w0"), 101, 0);
     assert_eq!(back(&counter, 104, 0), last("w101", 104));
     assert_eq!(back(&counter, 1, 0), last("w101", 101), "numbers below are not this daemon's");
     assert_eq!((back(&counter, 111, 0), back(&counter, 104, 1)), (None, None));
-    take(&mut counter, 111, 0);
-    assert_eq!(back(&counter, 104, 0), last("w111", 104), "both ranges, which have no gap between them");
-    take(&mut counter, 121, 1);
+    let mut after_another = counter.clone();
+    take(&mut after_another, &stored(111, "w0"), 111, 0);
+    assert_eq!(back(&after_another, 104, 0), last("w111", 111), "another daemon gave a whole range back");
+    let second = take(&mut counter, &first, 111, 0);
+    assert_eq!(back(&counter, 104, 0), last("w111", 104), "both ranges, between which nobody wrote");
+    take(&mut counter, &second, 121, 1);
     assert_eq!(back(&counter, 104, 1), last("w121", 121), "another copy may use the two before");
-    take(&mut counter, 201, 1);
+    take(&mut counter, &stored(201, "w0"), 201, 1);
     assert_eq!(back(&counter, 104, 1), last("w201", 201), "another daemon has the numbers in between");
 }
