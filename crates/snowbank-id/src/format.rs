@@ -43,7 +43,7 @@ use std::str::FromStr;
 #[cfg(feature = "alias")]
 pub use alias::AliasKeys;
 pub use base::Base;
-pub use error::FormatError;
+pub use error::{FormatError, Mismatch};
 
 use crate::layout::{Layout, excerpt};
 pub use crate::numbering::LAST_ID;
@@ -124,22 +124,14 @@ impl Format {
             Format::UuidV7 => Kind::Uuid(Version::new(Some(self.layout(context)?), context.source)),
             Format::UuidV8 => Kind::Uuid(Version::new(None, context.source)),
             #[cfg(feature = "alias")]
-            Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or_else(|| {
-                FormatError::new(
-                    "alias needs keys, and none are given; name a file of them: for each version a line with its \
-                     number, a blank and 64 hexadecimal digits",
-                )
-            })?),
+            Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or(FormatError::NeedsKeys)?),
         }))
     }
 
     fn layout(&self, context: Context<'_>) -> Result<Layout, FormatError> {
-        context.layout.cloned().ok_or_else(|| {
-            FormatError::new(format!(
-                "{self} carries the time of an ID, and the numbers of {:?} have none: choose a format without a time, \
-                 such as uuidv8",
-                context.source
-            ))
+        context.layout.cloned().ok_or_else(|| FormatError::NeedsLayout {
+            format: self.to_string(),
+            source_name: context.source.to_owned(),
         })
     }
 }
@@ -162,12 +154,7 @@ impl FromStr for Format {
             "alias" => Format::Alias,
             _ => match name.strip_prefix(base::DICTIONARY) {
                 Some(characters) => Format::Base(Base::of(characters)?),
-                None => {
-                    let name = excerpt(name);
-                    return Err(FormatError::new(format!(
-                        "no format is called {name:?}; the formats are {NAMES}"
-                    )));
-                }
+                None => return Err(FormatError::UnknownFormat(excerpt(name))),
             },
         })
     }
@@ -241,7 +228,7 @@ impl Codec {
     /// instant also refuses IDs above the layout's last ID, and instants that do not fit.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         if id > LAST_ID {
-            return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LAST_ID}")));
+            return Err(FormatError::NotAnId(id));
         }
         match &self.0 {
             Kind::Base(base) => base.write(id, text),

@@ -18,8 +18,6 @@ const DIGITS: usize = 11;
 
 const SHAPE: &str = "a key version, a hyphen and 11 digits of base62, as in 1-7n42DGM5Tfl";
 
-const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal digits";
-
 /// The keys of aliases, each with its version.
 ///
 /// The key with the highest version writes aliases. Each key reads the aliases that have its
@@ -50,19 +48,16 @@ impl AliasKeys {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let key = Key::parse(text)
-                .map_err(|found| FormatError::new(format!("line {line} has {found}; allowed: {KEY_LINE}")))?;
+            let key = Key::parse(text).map_err(|found| FormatError::KeyLine { line, found })?;
             if keys.iter().any(|known| known.version == key.version) {
                 let version = key.version;
-                return Err(FormatError::new(format!(
-                    "line {line} has version {version} again; give each key its own version"
-                )));
+                return Err(FormatError::KeyVersionTwice { line, version });
             }
             keys.push(key);
         }
         keys.sort_by_key(|key| key.version);
         if keys.is_empty() {
-            return Err(FormatError::new(format!("there is no key; allowed: lines of {KEY_LINE}")));
+            return Err(FormatError::NoKeys);
         }
         Ok(AliasKeys { keys: keys.into(), digits: Base::base62() })
     }
@@ -79,15 +74,11 @@ impl AliasKeys {
     /// Reads the ID of an alias, with the key that has the alias's version.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         let Some((version, number)) = self.split(text) else {
-            return Err(FormatError::shape(text, "alias", SHAPE));
+            return Err(FormatError::Shape { text: excerpt(text), format: "alias", allowed: SHAPE });
         };
         let Some(key) = self.keys.iter().find(|key| key.version == version) else {
-            let known: Vec<String> = self.keys.iter().map(|key| key.version.to_string()).collect();
-            let text = excerpt(text);
-            let known = known.join(", ");
-            return Err(FormatError::new(format!(
-                "{text:?} is under key version {version}, and the keys have {known}; add the key of that version"
-            )));
+            let known = self.keys.iter().map(|key| key.version).collect();
+            return Err(FormatError::UnknownKeyVersion { text: excerpt(text), version, known });
         };
         Ok(key.permutation.decrypt(number))
     }

@@ -50,22 +50,15 @@ impl Base {
     pub fn of(characters: &str) -> Result<Self, FormatError> {
         let dictionary = excerpt(characters);
         if let Some(found) = characters.chars().find(|c| !c.is_ascii_graphic()) {
-            return Err(FormatError::new(format!(
-                "the dictionary {dictionary:?} has the character {found:?}; allowed: printable characters of ASCII, \
-                 without the space"
-            )));
+            return Err(FormatError::DictionaryCharacter { dictionary, found });
         }
         let digits = characters.as_bytes();
         if let Some(twice) = (1..digits.len()).find(|&index| digits[..index].contains(&digits[index])) {
             let found = char::from(digits[twice]);
-            return Err(FormatError::new(format!(
-                "the dictionary {dictionary:?} has {found:?} twice; allowed: 2 to {BASE_MAX} distinct characters"
-            )));
+            return Err(FormatError::DictionaryTwice { dictionary, found });
         }
         if digits.len() < 2 {
-            return Err(FormatError::new(format!(
-                "the dictionary {dictionary:?} is too short; allowed: 2 to {BASE_MAX} distinct characters"
-            )));
+            return Err(FormatError::DictionaryTooShort(dictionary));
         }
         Ok(Base::new(DICTIONARY, digits))
     }
@@ -138,7 +131,7 @@ impl Base {
     /// Reads digits, with any number of leading zeros.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         if text.is_empty() {
-            return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {self}")));
+            return Err(FormatError::NoDigits(self.to_string()));
         }
         let base = self.digits.len() as u64;
         // The error names a wrong character even if the text is too long.
@@ -146,21 +139,17 @@ impl Base {
         for found in text.chars() {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
             if value == NO_DIGIT {
-                let digits = String::from_utf8_lossy(&self.digits);
-                return Err(FormatError::new(format!(
-                    "{:?} has the character {found:?}, which {self} does not use; its characters are {digits}",
-                    excerpt(text)
-                )));
+                return Err(FormatError::WrongCharacter {
+                    text: excerpt(text),
+                    found,
+                    format: self.to_string(),
+                    digits: String::from_utf8_lossy(&self.digits).into_owned(),
+                });
             }
             number = number.and_then(|number| number.checked_mul(base)?.checked_add(value.into()));
         }
         let id = number.filter(|&number| number <= LAST_ID);
-        id.ok_or_else(|| {
-            FormatError::new(format!(
-                "{:?} is above the largest ID, {LAST_ID}, in {self}; is it of another format?",
-                excerpt(text)
-            ))
-        })
+        id.ok_or_else(|| FormatError::TooLarge { text: excerpt(text), format: self.to_string() })
     }
 }
 

@@ -47,10 +47,7 @@ impl Crockford {
         if meant == wanted {
             return Ok(id);
         }
-        Err(FormatError::new(format!(
-            "{:?} ends with the check symbol {last:?}, and the symbols before it need {wanted:?}; compare the text with the original",
-            excerpt(text)
-        )))
+        Err(FormatError::CheckSymbol { text: excerpt(text), found: last, wanted })
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use super::FormatError;
-use crate::layout::Layout;
+use super::{FormatError, Mismatch};
+use crate::layout::{Layout, excerpt};
 
 /// The number of hexadecimal digits of an ObjectId.
 const DIGITS: usize = 24;
@@ -22,25 +22,27 @@ pub(super) fn write(layout: &Layout, id: u64, text: &mut String) -> Result<(), F
 }
 
 pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
-    let number = read_hex(text, DIGITS).ok_or_else(|| {
-        FormatError::shape(text, FORMAT, "24 hexadecimal digits, as in 62bb274c1565a11f6217a000")
+    let number = read_hex(text, DIGITS).ok_or_else(|| FormatError::Shape {
+        text: excerpt(text),
+        format: FORMAT,
+        allowed: "24 hexadecimal digits, as in 62bb274c1565a11f6217a000",
     })?;
     let seconds = (number >> 64) as u32;
     let id = number as u64;
     match seconds_of(layout, id) {
         Ok(expected) if expected == seconds => Ok(id),
-        _ => Err(FormatError::other_maker(
-            text,
-            FORMAT,
-            "its first 4 bytes are not the seconds of the ID in the other 8; give the layout of its IDs",
-        )),
+        _ => Err(FormatError::OtherMaker { text: excerpt(text), format: FORMAT, found: Mismatch::Seconds }),
     }
 }
 
 fn seconds_of(layout: &Layout, id: u64) -> Result<u32, FormatError> {
     let instant = layout.instant_of(id)?;
-    u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| {
-        FormatError::outside_time(id, &layout.rfc3339(instant), FORMAT, "1970-01-01 to 2106-02-07")
+    u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| FormatError::OutsideTime {
+        id,
+        instant,
+        decimals: layout.decimals(),
+        format: FORMAT,
+        holds: "1970-01-01 to 2106-02-07",
     })
 }
 

@@ -10,9 +10,9 @@
 
 use hmac_sha256::Hash;
 
-use super::FormatError;
 use super::object_id::read_hex;
-use crate::layout::Layout;
+use super::{FormatError, Mismatch};
+use crate::layout::{Layout, excerpt};
 
 /// The bits of RFC 9562's variant, at their place in a UUID.
 const VARIANT: u128 = 0b10 << 62;
@@ -65,25 +65,21 @@ impl Version {
     }
 
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
-        let shape = "a UUID as in 2f3c6a54-1b7d-7e0a-9c3b-5d2f8e6a4b10";
-        let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
-        let version = uuid >> 76 & 15;
-        if version != self.number() || uuid & VARIANT_MASK != VARIANT {
-            let found = format!("it is not a UUID of version {} of RFC 9562", self.number());
-            return Err(FormatError::other_maker(text, self.format(), &found));
-        }
+        let uuid = parse(text).ok_or_else(|| FormatError::Shape {
+            text: excerpt(text),
+            format: self.format(),
+            allowed: "a UUID as in 2f3c6a54-1b7d-7e0a-9c3b-5d2f8e6a4b10",
+        })?;
         let id = self.id(uuid);
-        match self.uuid(id) {
-            Ok(expected) if expected == uuid => Ok(id),
-            Ok(expected) if expected >> self.digest_bits() == uuid >> self.digest_bits() => {
-                let found = "its digest is not that of this source's name; name the source that made it";
-                Err(FormatError::other_maker(text, self.format(), found))
+        let found = match self.uuid(id) {
+            _ if uuid >> 76 & 15 != self.number() || uuid & VARIANT_MASK != VARIANT => {
+                Mismatch::Version { wanted: self.number() as u8 }
             }
-            _ => {
-                let found = "its milliseconds are not those of the ID in it; give the layout of its IDs";
-                Err(FormatError::other_maker(text, self.format(), found))
-            }
-        }
+            Ok(expected) if expected == uuid => return Ok(id),
+            Ok(expected) if expected >> self.digest_bits() == uuid >> self.digest_bits() => Mismatch::Digest,
+            _ => Mismatch::Milliseconds,
+        };
+        Err(FormatError::OtherMaker { text: excerpt(text), format: self.format(), found })
     }
 
     fn uuid(&self, id: u64) -> Result<u128, FormatError> {
@@ -111,8 +107,12 @@ impl Version {
 fn unix_ms(layout: &Layout, id: u64) -> Result<u128, FormatError> {
     let instant = layout.instant_of(id)?;
     // No layout outlasts the year 9999, and 48 bits of milliseconds last until the year 10889.
-    u128::try_from(instant.unix_ms()).map_err(|_| {
-        FormatError::outside_time(id, &layout.rfc3339(instant), "uuidv7", "1970-01-01 to 10889-08-02")
+    u128::try_from(instant.unix_ms()).map_err(|_| FormatError::OutsideTime {
+        id,
+        instant,
+        decimals: layout.decimals(),
+        format: "uuidv7",
+        holds: "1970-01-01 to 10889-08-02",
     })
 }
 

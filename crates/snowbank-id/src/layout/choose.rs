@@ -35,17 +35,12 @@ impl Layout {
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&Field> = self.fields().iter().filter(|field| field.role() == Role::Random).collect();
         let Some(&field) = random.iter().find(|field| field.name() == name) else {
-            let names: Vec<&str> = random.iter().map(|field| field.name()).collect();
-            let allowed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(LayoutError::new(format!(
-                "{name:?} is not a random field of this layout; its random fields: {allowed}"
-            )));
+            let random = random.iter().map(|field| field.name().to_owned()).collect();
+            return Err(LayoutError::NotRandom { name: name.to_owned(), random });
         };
         if value >= field.values() {
             let most = field.values() - 1;
-            return Err(LayoutError::new(format!(
-                "found {name}={value}, and {name} is a number from 0 to {most}"
-            )));
+            return Err(LayoutError::ChosenTooLarge { field: name.to_owned(), value, most });
         }
         Ok(ChosenField { field: field.clone(), value, last_id: self.last_id() })
     }

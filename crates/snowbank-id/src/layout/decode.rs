@@ -52,7 +52,7 @@ impl Layout {
     /// Returns an error if the text is not an ID, or is above [`last_id`](Layout::last_id).
     pub fn parse_id(&self, text: &str) -> Result<u64, LayoutError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(LayoutError::new(format!("{text:?} is not an ID: IDs are decimal numbers from 0")));
+            return Err(LayoutError::NotAnId(text.to_owned()));
         }
         let id = text.parse().ok().filter(|&id| id <= self.last_id());
         id.ok_or_else(|| too_large(text, self.last_id()))
@@ -78,10 +78,8 @@ impl Layout {
                 Role::Node => worker = worker * field.values() + value,
                 Role::Constant(constant) if constant == value => {}
                 Role::Constant(constant) => {
-                    return Err(LayoutError::new(format!(
-                        "ID {id} is not of this layout: its {} is {value}, the layout's is always {constant}",
-                        field.name()
-                    )));
+                    let field = field.name().to_owned();
+                    return Err(LayoutError::OtherConstant { id, field, found: value, constant });
                 }
             }
             fields.push((field.name(), value));
@@ -113,18 +111,14 @@ impl Layout {
     /// Returns an error if `from` is after `to`, or if both lie on one side of the layout's life.
     pub fn range(&self, from: UnixMicros, to: UnixMicros) -> Result<(u64, u64), LayoutError> {
         if from > to {
-            return Err(LayoutError::new(format!(
-                "the range ends at {to}, before it begins at {from}; swap them"
-            )));
+            return Err(LayoutError::RangeBackwards { from, to });
         }
         let last_tick = self.ticks - 1;
         let from_tick = self.tick_since_epoch(from).unwrap_or(0);
         let Some(to_tick) = self.tick_since_epoch(to).filter(|_| from_tick <= last_tick) else {
             let first = self.first();
             let last = self.last();
-            return Err(LayoutError::new(format!(
-                "no ID of this layout lies between {from} and {to}: it has IDs from {first} until {last}"
-            )));
+            return Err(LayoutError::RangeOutsideLife { from, to, first, last });
         };
         let first = from_tick * self.tick_weight() + self.constants;
         Ok((first, to_tick.min(last_tick) * self.tick_weight() + self.highest_in_tick()))
@@ -165,5 +159,5 @@ impl Layout {
 
 /// Returns the error of an ID above a layout's last ID.
 pub(super) fn too_large(id: impl fmt::Display, last: u64) -> LayoutError {
-    LayoutError::new(format!("ID {id} is above this layout's last, {last}; is it another layout's?"))
+    LayoutError::IdAboveLast { id: id.to_string(), last }
 }

@@ -96,12 +96,7 @@ impl Numbering {
     /// Returns an error if the layout does not have one of the worker IDs.
     pub fn new(layout: Layout, workers: WorkerSet) -> Result<Numbering, LayoutError> {
         if workers.highest() >= layout.workers() {
-            let has = match layout.workers() {
-                1 => "no node field, so the only worker ID is 0".to_owned(),
-                workers => format!("worker IDs 0 to {}", workers - 1),
-            };
-            let id = workers.highest();
-            return Err(LayoutError::new(format!("worker ID {id} does not fit the layout: it has {has}")));
+            return Err(LayoutError::NoSuchWorkerId { id: workers.highest(), workers: layout.workers() });
         }
         let (groups, columns) = arrange(&layout, &workers);
         let rows = layout.ids_per_tick();

@@ -296,9 +296,7 @@ impl FromStr for Space {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        read(text)
-            .filter(|space| space.to_string() == text)
-            .ok_or_else(|| LayoutError::new("not an ID space"))
+        read(text).filter(|space| space.to_string() == text).ok_or(LayoutError::NotASpace)
     }
 }
 

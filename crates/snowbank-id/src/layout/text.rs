@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::build::{not_a_size, not_a_tick, tick_text};
+use super::build::tick_text;
 use super::field::{FieldSize, FieldSpec, Role};
 use super::{Layout, LayoutError, UnixMicros, preset};
 
@@ -25,11 +25,7 @@ impl Layout {
         match preset::find(name_or_spec) {
             Some(preset) => preset.spec.parse(),
             None if name_or_spec.contains([':', ',', ';', '=']) => name_or_spec.parse(),
-            None => Err(LayoutError::new(format!(
-                "no layout is called {name_or_spec:?}; the presets are {}; or write a layout, such as \
-                 time:41,worker:10,sequence:12;epoch=2026-01-01",
-                preset::names()
-            ))),
+            None => Err(LayoutError::UnknownLayout(name_or_spec.to_owned())),
         }
     }
 }
@@ -47,11 +43,7 @@ impl FromStr for Layout {
             match setting.trim().split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
                 Some(("tick", value)) => set(&mut tick_ms, "tick", parse_tick(value)?)?,
                 Some(("epoch", value)) => set(&mut epoch_unix_ms, "epoch", parse_epoch(value)?)?,
-                _ => {
-                    return Err(LayoutError::new(format!(
-                        "{setting:?} is not a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z"
-                    )));
-                }
+                _ => return Err(LayoutError::NotASetting(setting.to_owned())),
             }
         }
         Layout::new(
@@ -65,7 +57,7 @@ impl FromStr for Layout {
 fn set<T>(setting: &mut Option<T>, name: &'static str, value: T) -> Result<(), LayoutError> {
     match setting.replace(value) {
         None => Ok(()),
-        Some(_) => Err(LayoutError::new(format!("{name} is set twice; set it once"))),
+        Some(_) => Err(LayoutError::SetTwice(name)),
     }
 }
 
@@ -73,20 +65,20 @@ fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
     let mut pieces = text.split(':').map(str::trim);
     let (Some(name), Some(size), role, None) = (pieces.next(), pieces.next(), pieces.next(), pieces.next())
     else {
-        return Err(not_a_field(text));
+        return Err(LayoutError::NotAField(text.to_owned()));
     };
     let role = match role {
         None => FieldSpec::role_of(name),
         Some("random") => Role::Random,
-        Some(suffix) => Role::Constant(parse_constant(suffix).ok_or_else(|| not_a_field(text))?),
+        Some(suffix) => {
+            Role::Constant(parse_constant(suffix).ok_or_else(|| LayoutError::NotAField(text.to_owned()))?)
+        }
     };
-    let size = parse_size(size).ok_or_else(|| not_a_size(name, size))?;
-    Ok(FieldSpec { name: name.to_owned(), size, role })
-}
-
-fn not_a_field(text: &str) -> LayoutError {
-    let allowed = "name:size, name:size:random or name:size:constant(N)";
-    LayoutError::new(format!("{text:?} is not a field: {allowed}"))
+    let name = name.to_owned();
+    match parse_size(size) {
+        Some(size) => Ok(FieldSpec { name, size, role }),
+        None => Err(LayoutError::NotASize { field: name, size: size.to_owned() }),
+    }
 }
 
 /// Parses `constant(5)`.
@@ -117,16 +109,14 @@ pub(super) fn parse_tick(text: &str) -> Result<u64, LayoutError> {
     } else {
         text.strip_suffix('s').and_then(number::<u64>).and_then(|seconds| seconds.checked_mul(1000))
     };
-    tick_ms.ok_or_else(|| not_a_tick(&format!("{text:?}")))
+    tick_ms.ok_or_else(|| LayoutError::NotATick(text.to_owned()))
 }
 
 /// Parses Unix ms, RFC 3339 or a date to Unix ms.
 pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
-    let epoch: UnixMicros = text.parse().map_err(|error| LayoutError::new(format!("epoch: {error}")))?;
+    let epoch: UnixMicros = text.parse().map_err(|error| LayoutError::Epoch(Box::new(error)))?;
     if epoch.0.rem_euclid(1000) != 0 {
-        return Err(LayoutError::new(format!(
-            "epoch {text:?} has a fraction of a millisecond; round it to milliseconds"
-        )));
+        return Err(LayoutError::EpochBetweenMs(text.to_owned()));
     }
     Ok(epoch.unix_ms())
 }

@@ -90,16 +90,10 @@ impl FieldForm {
             (Some(bits), None, None) => FieldSize::Bits(bits),
             (None, Some(digits), None) => FieldSize::Digits(digits),
             (None, None, Some(count)) => FieldSize::Count(count),
-            _ => {
-                let reason = format!("field {name:?} needs exactly one of bits, digits and count");
-                return Err(LayoutError::new(reason));
-            }
+            _ => return Err(LayoutError::NotOneSize(name)),
         };
         let role = match self.constant {
-            Some(_) if self.random => {
-                let reason = format!("field {name:?} is both constant and random; choose one");
-                return Err(LayoutError::new(reason));
-            }
+            Some(_) if self.random => return Err(LayoutError::ConstantAndRandom(name)),
             Some(value) => Role::Constant(value),
             None if self.random => Role::Random,
             None => FieldSpec::role_of(&name),

@@ -35,14 +35,14 @@ impl WorkerSet {
         // One ID more than allowed is enough to see that there are too many.
         let mut ids: Vec<u64> = ids.into_iter().take(MAX_WORKER_IDS + 1).collect();
         if ids.len() > MAX_WORKER_IDS {
-            return Err(too_many());
+            return Err(LayoutError::TooManyWorkerIds);
         }
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(LayoutError::new(format!("worker ID {} is given twice; give each once", pair[0])));
+            return Err(LayoutError::WorkerIdTwice(pair[0]));
         }
         if ids.is_empty() {
-            return Err(not_a_set(""));
+            return Err(LayoutError::NotWorkerIds(String::new()));
         }
         Ok(WorkerSet { ids: ids.into() })
     }
@@ -66,15 +66,12 @@ impl WorkerSet {
                 }
                 None => part,
             };
-            let index = current.ok_or_else(|| not_a_set(text))?;
+            let index = current.ok_or_else(|| LayoutError::NotWorkerIds(text.to_owned()))?;
             numbers[index].extend(field_range(nodes[index], ranges)?.take(MAX_WORKER_IDS + 1));
         }
         if let Some(missing) = numbers.iter().position(Vec::is_empty) {
-            return Err(LayoutError::new(format!(
-                "{} is missing; give each node field its numbers: {}",
-                nodes[missing].name(),
-                names(&nodes)
-            )));
+            let name = nodes[missing].name().to_owned();
+            return Err(LayoutError::NodeFieldMissing { name, nodes: owned(&nodes) });
         }
         combine(&nodes, &numbers)
     }
@@ -113,7 +110,7 @@ impl FromStr for WorkerSet {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let ranges: Vec<_> = text
             .split(',')
-            .map(|part| worker_range(part).ok_or_else(|| not_a_set(text)))
+            .map(|part| worker_range(part).ok_or_else(|| LayoutError::NotWorkerIds(text.to_owned())))
             .collect::<Result<_, _>>()?;
         // `from_list` stops at the limit, so `0-18446744073709551615` takes little memory.
         WorkerSet::from_list(ranges.into_iter().flatten())
@@ -124,15 +121,10 @@ impl FromStr for WorkerSet {
 /// or if the field already has numbers.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
     let Some(index) = nodes.iter().position(|node| node.name() == name) else {
-        let nodes = names(nodes);
-        return Err(LayoutError::new(format!(
-            "the layout has no node field {name:?}; its node fields are {nodes}"
-        )));
+        return Err(LayoutError::NoSuchNodeField { name: name.to_owned(), nodes: owned(nodes) });
     };
     if !numbers[index].is_empty() {
-        return Err(LayoutError::new(format!(
-            "{name} is given twice; give each node field once, with all its numbers"
-        )));
+        return Err(LayoutError::NodeFieldTwice(name.to_owned()));
     }
     Ok(index)
 }
@@ -140,14 +132,10 @@ fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, 
 /// Parses a number or a range of numbers for a field, and checks the limit of the field.
 fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutError> {
     let range = worker_range(text).filter(|range| *range.end() < node.values());
-    range.ok_or_else(|| {
-        let name = node.name();
-        let most = node.values() - 1;
-        let found = excerpt(text.trim());
-        LayoutError::new(format!(
-            "found {name}={}, and {name} is a number from 0 to {most}, a range or a list of them",
-            found.escape_debug()
-        ))
+    range.ok_or_else(|| LayoutError::NotOfNodeField {
+        field: node.name().to_owned(),
+        found: excerpt(text.trim()),
+        most: node.values() - 1,
     })
 }
 
@@ -155,7 +143,7 @@ fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutEr
 fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutError> {
     let combinations = numbers.iter().fold(1_usize, |product, values| product.saturating_mul(values.len()));
     if combinations > MAX_WORKER_IDS {
-        return Err(too_many());
+        return Err(LayoutError::TooManyWorkerIds);
     }
     let mut ids = vec![0];
     for (node, values) in nodes.iter().zip(numbers) {
@@ -165,21 +153,8 @@ fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutEr
     WorkerSet::from_list(ids)
 }
 
-fn not_a_set(found: &str) -> LayoutError {
-    LayoutError::new(format!(
-        "{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, or each node field \
-         with its numbers, such as datacenter=1,worker=0-3"
-    ))
-}
-
-fn too_many() -> LayoutError {
-    LayoutError::new(format!("a daemon holds at most {MAX_WORKER_IDS} worker IDs; give fewer"))
-}
-
-fn names(nodes: &[&Field]) -> String {
-    let names: Vec<String> =
-        nodes.iter().map(|node| format!("{} (0 to {})", node.name(), node.values() - 1)).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(" and ") }
+fn owned(fields: &[&Field]) -> Vec<Field> {
+    fields.iter().map(|&field| field.clone()).collect()
 }
 
 /// Parses `5` or `0-3`.
@@ -273,7 +248,7 @@ mod tests {
             assert!(refusal(text).contains(part), "{text}: {}", refusal(text));
         }
         let kubernetes = Layout::resolve("kubernetes").unwrap();
-        assert_eq!(WorkerSet::by_field("node=0-16777215", &kubernetes), Err(too_many()));
+        assert_eq!(WorkerSet::by_field("node=0-16777215", &kubernetes), Err(LayoutError::TooManyWorkerIds));
         let alone = Layout::resolve("time:41,sequence:22").unwrap();
         let error = WorkerSet::by_field("worker=1", &alone).unwrap_err().to_string();
         assert!(error.contains("its node fields are none"), "{error}");
@@ -284,13 +259,13 @@ mod tests {
         for wrong in
             ["", ",", "0,", "-1", "3-0", "a", "0-", "+1", "0x1", "1.5", "1-2-3", "18446744073709551616"]
         {
-            assert_eq!(set(wrong), Err(not_a_set(wrong)), "{wrong:?}");
+            assert_eq!(set(wrong), Err(LayoutError::NotWorkerIds(wrong.to_owned())), "{wrong:?}");
         }
         assert!(set("0-3,2").unwrap_err().to_string().starts_with("worker ID 2 is given twice"));
-        assert_eq!(set("0-4096"), Err(too_many()));
-        assert_eq!(set("0-18446744073709551615"), Err(too_many()));
-        assert_eq!(set("0-4095,0-4095"), Err(too_many()));
-        assert_eq!(WorkerSet::from_list([]), Err(not_a_set("")));
-        assert_eq!(WorkerSet::from_list(0..5000), Err(too_many()));
+        assert_eq!(set("0-4096"), Err(LayoutError::TooManyWorkerIds));
+        assert_eq!(set("0-18446744073709551615"), Err(LayoutError::TooManyWorkerIds));
+        assert_eq!(set("0-4095,0-4095"), Err(LayoutError::TooManyWorkerIds));
+        assert_eq!(WorkerSet::from_list([]), Err(LayoutError::NotWorkerIds(String::new())));
+        assert_eq!(WorkerSet::from_list(0..5000), Err(LayoutError::TooManyWorkerIds));
     }
 }

@@ -40,12 +40,10 @@ impl TicketCounter {
     /// to the increment.
     pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, LayoutError> {
         if increment == 0 || increment > LAST_ID {
-            let text = format!("found increment {increment}, allowed: from 1 to {LAST_ID}");
-            return Err(LayoutError::new(text));
+            return Err(LayoutError::Increment(increment));
         }
         if offset == 0 || offset > increment {
-            let text = format!("found offset {offset}, allowed: from 1 to the increment, {increment}");
-            return Err(LayoutError::new(text));
+            return Err(LayoutError::Offset { offset, increment });
         }
         Ok(TicketCounter { name: name.to_owned(), increment, offset, maximum: LAST_ID })
     }
@@ -56,9 +54,7 @@ impl TicketCounter {
     /// Returns an error if the maximum is below the offset, or above [`LAST_ID`].
     pub fn up_to(self, maximum: u64) -> Result<Self, LayoutError> {
         if maximum < self.offset || maximum > LAST_ID {
-            let offset = self.offset;
-            let text = format!("found maximum {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
-            return Err(LayoutError::new(text));
+            return Err(LayoutError::Maximum { maximum, offset: self.offset });
         }
         Ok(TicketCounter { maximum, ..self })
     }
@@ -132,7 +128,7 @@ impl std::str::FromStr for TicketCounter {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, LayoutError> {
-        parse(text).ok_or_else(|| LayoutError::new("not a ticket counter"))
+        parse(text).ok_or(LayoutError::NotACounter)
     }
 }
 

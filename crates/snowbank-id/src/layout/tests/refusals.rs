@@ -1,14 +1,22 @@
-//! Texts that are not layouts, and their error messages.
+//! Texts that are not layouts, and their errors.
 
 use super::*;
 
+/// Returns the error of a text, whose message must be one line.
+#[track_caller]
+fn error(spec: &str) -> LayoutError {
+    let error = Layout::resolve(spec).unwrap_err();
+    assert!(!error.to_string().contains('\n'), "one line: {error}");
+    error
+}
+
+/// Checks the words of an error.
 #[track_caller]
 fn refused(spec: &str, reasons: &[&str]) {
-    let refusal = Layout::resolve(spec).unwrap_err().to_string();
+    let refusal = error(spec).to_string();
     for reason in reasons {
         assert!(refusal.contains(reason), "{spec}\n  {refusal}\n  {reason}");
     }
-    assert!(!refusal.contains('\n'), "one line: {refusal}");
 }
 
 #[test]
@@ -50,42 +58,59 @@ fn layouts_that_just_fit_are_allowed() {
 #[test]
 fn unknown_layouts_and_wrong_field_names_are_refused() {
     refused("nope", &["\"nope\"", "the presets are twitter, simple-2020,", "js53"]);
-    refused("", &["\"\""]);
-    refused("Twitter", &["\"Twitter\""]);
+    for name in ["", "Twitter"] {
+        assert_eq!(error(name), LayoutError::UnknownLayout(name.to_owned()));
+    }
     for name in ["Worker", "1st", "_x", "w-1", "", "é", "w w", &"w".repeat(33)] {
-        refused(&format!("time:41,{name}:5,sequence:12"), &["is not a field name", &format!("{name:?}")]);
+        assert_eq!(
+            error(&format!("time:41,{name}:5,sequence:12")),
+            LayoutError::NotAFieldName(name.to_owned())
+        );
     }
     layout(&format!("time:41,{}:5,sequence:12", "w".repeat(32)));
-    refused("time:41,worker:5,worker:5,sequence:12", &["two fields are called \"worker\""]);
-    refused("time:41,sequence:5,sequence:5", &["two fields are called \"sequence\""]);
+    for (spec, name) in
+        [("time:41,worker:5,worker:5,sequence:12", "worker"), ("time:41,sequence:5,sequence:5", "sequence")]
+    {
+        assert_eq!(error(spec), LayoutError::FieldTwice(name.to_owned()));
+    }
 }
 
 #[test]
 fn fields_with_a_wrong_role_or_order_are_refused() {
-    refused("worker:5,time:41,sequence:12", &["the first field is \"worker\"; it must be time"]);
-    refused("sequence:12", &["the first field is \"sequence\"; it must be time"]);
-    refused("time:41,worker:10", &["no sequence field"]);
-    refused("time:41:constant(5),sequence:12", &["\"time\" does not fit the field's role"]);
-    refused("time:41,sequence:12:random", &["\"sequence\" does not fit the field's role"]);
-    refused("time:41,table:3:random,sequence:12", &["random field \"table\" stands above \"sequence\""]);
-    refused("time:41,sequence:3,a:2:random,c:1:constant(0),b:2", &["\"a\" stands above \"b\""]);
-    layout("time:41,sequence:3,a:2:random,c:1:constant(0)");
-    refused("time:41,region:2:constant(4),sequence:12", &["\"region\" holds 0 to 3, not the constant 4"]);
-    let misnamed = FieldSpec { name: "clock".to_owned(), size: FieldSize::Bits(41), role: Role::Time };
-    for (fields, reason) in
-        [(vec![misnamed], "\"clock\" does not fit the field's role"), (vec![], "the first field is missing")]
-    {
-        assert!(Layout::new(fields, 1, 0).unwrap_err().to_string().contains(reason));
+    let first = |name: &str| LayoutError::FirstIsNotTime(Some(name.to_owned()));
+    let role = |name: &str| LayoutError::RoleOfOtherName(name.to_owned());
+    let above = |random: &str, below: &str| LayoutError::RandomAbove {
+        random: random.to_owned(),
+        below: below.to_owned(),
+    };
+    for (spec, expected) in [
+        ("worker:5,time:41,sequence:12", first("worker")),
+        ("sequence:12", first("sequence")),
+        ("time:41,worker:10", LayoutError::NoSequence),
+        ("time:41:constant(5),sequence:12", role("time")),
+        ("time:41,sequence:12:random", role("sequence")),
+        ("time:41,table:3:random,sequence:12", above("table", "sequence")),
+        ("time:41,sequence:3,a:2:random,c:1:constant(0),b:2", above("a", "b")),
+        (
+            "time:41,region:2:constant(4),sequence:12",
+            LayoutError::ConstantTooLarge { field: "region".to_owned(), most: 3, value: 4 },
+        ),
+    ] {
+        assert_eq!(error(spec), expected, "{spec}");
     }
+    layout("time:41,sequence:3,a:2:random,c:1:constant(0)");
+    let misnamed = FieldSpec { name: "clock".to_owned(), size: FieldSize::Bits(41), role: Role::Time };
+    assert_eq!(Layout::new(vec![misnamed], 1, 0), Err(role("clock")));
+    let missing = Layout::new(vec![], 1, 0).unwrap_err();
+    assert_eq!(missing, LayoutError::FirstIsNotTime(None));
+    assert!(missing.to_string().starts_with("the first field is missing; "), "{missing}");
 }
 
 #[test]
 fn sizes_that_no_field_can_have_are_refused() {
     for size in " 0 64 -1 +5 0d 20d d = =0 =1 =-5 =9223372036854775809 1.5 x".split(' ') {
-        refused(
-            &format!("time:41,worker:{size},sequence:12"),
-            &[&format!("{size:?} is not a size for \"worker\"")],
-        );
+        let expected = LayoutError::NotASize { field: "worker".to_owned(), size: size.to_owned() };
+        assert_eq!(error(&format!("time:41,worker:{size},sequence:12")), expected);
     }
 }
 
@@ -94,57 +119,68 @@ fn texts_with_wrong_syntax_are_refused() {
     for field in
         "worker worker:5: worker:5:Random worker:5:constant worker:5:constant(x) a:1:random:2 ".split(' ')
     {
-        refused(&format!("time:41,{field},sequence:12"), &["is not a field: name:size"]);
+        let expected = LayoutError::NotAField(field.to_owned());
+        assert_eq!(error(&format!("time:41,{field},sequence:12")), expected);
     }
     for setting in ["", "tick", "tik=1ms", "epoch:0"] {
-        refused(&format!("time:41,sequence:12;{setting}"), &["is not a setting: tick=1ms, or epoch="]);
+        let expected = LayoutError::NotASetting(setting.to_owned());
+        assert_eq!(error(&format!("time:41,sequence:12;{setting}")), expected);
     }
-    refused("time:41,sequence:12;tick=1ms;tick=1ms", &["tick is set twice"]);
+    assert_eq!(error("time:41,sequence:12;tick=1ms;tick=1ms"), LayoutError::SetTwice("tick"));
     refused("time:41,a\nb:5,sequence:12", &["a\\nb"]);
 }
 
 #[test]
 fn wrong_ticks_and_epochs_are_refused() {
-    for tick in "0ms 0s 1 1m ms -1ms 1.5s 86401s 99999999999999999999s 18446744073709551615s".split(' ') {
-        refused(&format!("time:41,sequence:12;tick={tick}"), &["a tick of", "is not allowed"]);
+    for tick in "0ms 1 1m ms -1ms 1.5s 99999999999999999999s 18446744073709551615s".split(' ') {
+        let expected = LayoutError::NotATick(tick.to_owned());
+        assert_eq!(error(&format!("time:41,sequence:12;tick={tick}")), expected);
     }
-    refused("time:41,sequence:12;epoch=now", &["epoch: \"now\" is not a time"]);
-    refused("time:41,sequence:12;epoch=99999999999999999", &["epoch: ", "9999-12-30T22:00:00Z"]);
-    refused("time:41,sequence:12;epoch=2010-11-04T01:42:54.6575Z", &["fraction of a millisecond"]);
+    // A tick that can be read is shown in milliseconds.
+    for (tick, shown) in [("0s", "0ms"), ("86401s", "86401000ms")] {
+        let expected = LayoutError::NotATick(shown.to_owned());
+        assert_eq!(error(&format!("time:41,sequence:12;tick={tick}")), expected);
+    }
+    let epoch = |error| LayoutError::Epoch(Box::new(error));
+    for (text, expected) in [
+        ("now", epoch(LayoutError::NotATime("now".to_owned()))),
+        ("99999999999999999", epoch(LayoutError::TimeOutOfRange("99999999999999999".to_owned()))),
+        ("2010-11-04T01:42:54.6575Z", LayoutError::EpochBetweenMs("2010-11-04T01:42:54.6575Z".to_owned())),
+    ] {
+        assert_eq!(error(&format!("time:41,sequence:12;epoch={text}")), expected);
+    }
     let fields = layout("twitter").fields().iter().map(|field| field.spec.clone()).collect();
-    let refusal = Layout::new(fields, 1, i64::MAX).unwrap_err().to_string();
-    assert!(refusal.starts_with("epoch: \"9223372036854775807\" is not between"), "{refusal}");
+    let refusal = Layout::new(fields, 1, i64::MAX).unwrap_err();
+    assert_eq!(refusal, epoch(LayoutError::TimeOutOfRange(i64::MAX.to_string())));
 }
 
 #[test]
 fn ids_that_a_layout_cannot_make_are_refused() {
     let layout = layout("time:41,region:2:constant(1),sequence:12");
-    let above = layout.decode(1 << 55).unwrap_err().to_string();
-    assert!(above.contains("ID 36028797018963968 is above this layout's last, 36028797018963967"), "{above}");
-    let other = layout.decode(2 << 12).unwrap_err().to_string();
-    assert!(other.contains("its region is 2, the layout's is always 1"), "{other}");
+    let above = |id: &str| LayoutError::IdAboveLast { id: id.to_owned(), last: (1 << 55) - 1 };
+    assert_eq!(layout.decode(1 << 55).unwrap_err(), above("36028797018963968"));
+    assert_eq!(
+        layout.decode(2 << 12).unwrap_err(),
+        LayoutError::OtherConstant { id: 2 << 12, field: "region".to_owned(), found: 2, constant: 1 }
+    );
     for not_an_id in ["", "-1", "+1", "0x10", "1 ", "1.0", "١"] {
-        let refusal = layout.parse_id(not_an_id).unwrap_err().to_string();
-        assert!(refusal.starts_with(&format!("{not_an_id:?} is not an ID")), "{refusal}");
+        assert_eq!(layout.parse_id(not_an_id), Err(LayoutError::NotAnId(not_an_id.to_owned())));
     }
     for too_large in
         ["36028797018963968", "18446744073709551616", "99999999999999999999999999999999999999999"]
     {
-        let refusal = layout.parse_id(too_large).unwrap_err().to_string();
-        assert!(refusal.starts_with(&format!("ID {too_large} is above")), "{refusal}");
+        assert_eq!(layout.parse_id(too_large), Err(above(too_large)));
     }
 }
 
 #[test]
 fn worker_ids_that_a_layout_does_not_have_are_refused() {
-    let refusal = |spec: &str, workers: &str| {
-        Numbering::new(layout(spec), workers.parse().unwrap()).unwrap_err().to_string()
-    };
-    let beyond = refusal("twitter", "0-3,1024");
-    assert!(
-        beyond.contains("worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023"),
-        "{beyond}"
-    );
-    let none = refusal("time:41,sequence:12", "1");
-    assert!(none.contains("no node field, so the only worker ID is 0"), "{none}");
+    for (spec, workers, id, most, has) in [
+        ("twitter", "0-3,1024", 1024, 1024, "worker IDs 0 to 1023"),
+        ("time:41,sequence:12", "1", 1, 1, "no node field, so the only worker ID is 0"),
+    ] {
+        let error = Numbering::new(layout(spec), workers.parse().unwrap()).unwrap_err();
+        assert_eq!(error, LayoutError::NoSuchWorkerId { id, workers: most });
+        assert!(error.to_string().ends_with(has), "{error}");
+    }
 }
