@@ -3,7 +3,7 @@
 //! - [`run`]: the page of a run.
 //! - [`chart`]: charts. `style.css`: light and dark colours.
 //!
-//! The page loads nothing and runs no script. It also has the text that the terminal prints.
+//! The page loads nothing and runs no script. It also has the figures that the terminal prints.
 
 pub(crate) mod chart;
 pub(crate) mod run;
@@ -17,8 +17,15 @@ const STYLE: &str = include_str!("html/style.css");
 /// Forbids loading anything, even if a target's words look like HTML.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Returns a whole page: the result as the heading, then the content.
-pub(crate) fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> String {
+/// Returns a whole page: the result as the heading, what it means for the reader, the reasons, then
+/// the content.
+pub(crate) fn page(
+    verdict: &str,
+    summary: &str,
+    meaning: &str,
+    reasons: &[String],
+    content: &Markup,
+) -> String {
     // The sign is for readers who do not see the colour.
     let (sign, class) = match verdict {
         "pass" => ("✓", "pass"),
@@ -40,7 +47,8 @@ pub(crate) fn page(verdict: &str, summary: &str, reasons: &[String], content: &M
                 main {
                     header class=(class) {
                         h1 { span class="verdict" { span aria-hidden="true" { (sign) } " " (verdict) } " " (summary) }
-                        ul { @for reason in reasons { li { (reason) } } }
+                        p { (meaning) }
+                        @if !reasons.is_empty() { ul { @for reason in reasons { li { (reason) } } } }
                     }
                     (content)
                 }

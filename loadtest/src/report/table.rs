@@ -32,14 +32,9 @@ pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Resu
     write!(out, "{:<INDENT$}", "ms")?;
     QUANTILES.iter().try_for_each(|&quantile| write!(out, "{:>11}", quantile_name(quantile)))?;
     writeln!(out)?;
-    let has_echo = run.figures.row(ECHO).next().is_some();
-    for row in LATENCIES.into_iter().chain(has_echo.then_some(ECHO)) {
+    for row in times(run) {
         write!(out, "{row:<INDENT$}")?;
-        for quantile in QUANTILES {
-            let found = run.figures.number(row, &quantile_name(quantile));
-            let text = found.map_or_else(|| UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3));
-            write!(out, "{text:>11}")?;
-        }
+        quantiles(run, row).iter().try_for_each(|text| write!(out, "{text:>11}"))?;
         writeln!(out)?;
     }
     for row in rows {
@@ -48,6 +43,20 @@ pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Resu
         }
     }
     Ok(())
+}
+
+/// Returns the rows that have quantiles of times.
+pub(super) fn times(run: &Run) -> impl Iterator<Item = &'static str> {
+    let has_echo = run.figures.row(ECHO).next().is_some();
+    LATENCIES.into_iter().chain(has_echo.then_some(ECHO))
+}
+
+/// Returns the quantiles of a row in ms.
+pub(super) fn quantiles(run: &Run, row: &str) -> [String; QUANTILES.len()] {
+    QUANTILES.map(|quantile| {
+        let found = run.figures.number(row, &quantile_name(quantile));
+        found.map_or_else(|| UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3))
+    })
 }
 
 /// Writes a name and its text. Long texts wrap.

@@ -10,11 +10,13 @@ use crate::report::html::run::{latencies, limits};
 use crate::report::html::{page, printed};
 use crate::units::{ids_per_s, short_rate, time};
 
+const NO_PLAN: &str = "This sweep has no figure to plan with.";
+
 pub(crate) fn render(sweep: &Sweep) -> String {
-    let result = match sweep.exit_code() {
-        0 => "pass",
-        1 => "fail",
-        _ => "no verdict",
+    let (result, meaning) = match sweep.exit_code() {
+        0 => ("pass", "snowbank-loadtest plan computes daemons, cores and worker IDs from this figure."),
+        1 => ("fail", NO_PLAN),
+        _ => ("no verdict", NO_PLAN),
     };
     let content = html! {
         section {
@@ -31,7 +33,7 @@ pub(crate) fn render(sweep: &Sweep) -> String {
             (latencies(&step.run))
         }
     };
-    page(result, &sweep.summary, &[], &content)
+    page(result, &sweep.summary, meaning, &[], &content)
 }
 
 /// Draws rate against latency. Returns `None` if the sweep has no step.

@@ -34,7 +34,7 @@ const FRAME: RGBColor = RGBColor(0x55, 0x5F, 0x6B);
 const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 
 /// The size of a drawing, in the unit of [`LETTERS`].
-const SIZE: (u32, u32) = (1_000, 340);
+const SIZE: (u32, u32) = (600, 300);
 const LETTERS: u32 = 15;
 
 /// A logarithmic axis reaches this multiple of a limit, so that the limit's name has room above the
@@ -185,11 +185,13 @@ impl Chart {
         }
         for (value, name) in &self.limits {
             let place = self.y.place(*value);
-            paint_line(&mut plane, &LIMIT, VPos::Bottom, [(x.0, place), (x.1, place)], name)?;
+            let name_at = Pos::new(HPos::Left, VPos::Bottom);
+            paint_line(&mut plane, &LIMIT, name_at, [(x.0, place), (x.1, place)], name)?;
         }
         if let Some((value, name)) = &self.mark {
             let place = self.x.place(*value);
-            paint_line(&mut plane, &MARK, VPos::Top, [(place, y.1), (place, y.0)], name)?;
+            let side = if place > f64::midpoint(x.0, x.1) { HPos::Right } else { HPos::Left };
+            paint_line(&mut plane, &MARK, Pos::new(side, VPos::Top), [(place, y.1), (place, y.0)], name)?;
         }
         Ok(())
     }
@@ -209,14 +211,14 @@ impl Chart {
 fn paint_line(
     plane: &mut Plane<'_, '_>,
     ink: &Ink,
-    side: VPos,
+    name_at: Pos,
     ends: [(f64, f64); 2],
     name: &str,
 ) -> Result<(), ()> {
     let color = ink.color;
-    let beside = ("sans-serif", LETTERS).into_font().color(&color).pos(Pos::new(HPos::Left, side));
+    let beside = ("sans-serif", LETTERS).into_font().color(&color).pos(name_at);
     plane.draw_series([PathElement::new(ends, color.stroke_width(2))]).map_err(drop)?;
-    plane.draw_series([Text::new(format!(" {name}"), ends[0], beside)]).map(drop).map_err(drop)
+    plane.draw_series([Text::new(format!(" {name} "), ends[0], beside)]).map(drop).map_err(drop)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Series};
-use super::{page, printed};
+use super::page;
+use crate::judge::quantile_name;
 use crate::measure::SecondFigures;
 use crate::report::json::{Objective, Run};
-use crate::report::{LOAD, ROWS, table};
+use crate::report::{ECHO, LOAD, QUANTILES, ROWS, table};
 use crate::units::{grouped, percent, short_rate, time};
 
 const TIME: Axis = Axis { is_log: true, label: "", words: time };
@@ -21,6 +22,14 @@ struct Line {
 
 pub(crate) fn render(run: &Run) -> String {
     let summary = run.summary.split_once("  ").map_or(run.summary.as_str(), |(_, rest)| rest);
+    let meaning = match run.verdict.as_str() {
+        "pass" => {
+            "The target met every objective at this rate, and each ID was right. The highest such rate is found by \
+             snowbank-loadtest sweep."
+        }
+        "fail" => "The target is at fault, not this machine.",
+        _ => "This machine or the load test may be at fault, so nothing is known about the target.",
+    };
     let content = html! {
         (latencies(run))
         section {
@@ -33,7 +42,7 @@ pub(crate) fn render(run: &Run) -> String {
             }
         }
     };
-    page(&run.verdict, summary, &run.reasons, &content)
+    page(&run.verdict, &summary.replace("  ", ", "), meaning, &run.reasons, &content)
 }
 
 /// Returns the percentile curves with the objectives, and all figures below the curves.
@@ -42,12 +51,30 @@ pub(crate) fn latencies(run: &Run) -> Markup {
         section {
             h2 { "Latency by percentile" }
             p {
-                "Response time counts from the instant at which a request was due. The target’s part counts from the "
-                "instant at which the request was sent, until its answer could be read."
+                "p99.9 is the time within which 99.9 % of the requests were answered. Response time counts from the "
+                "instant at which a request was due, the target’s part from the instant at which it was sent."
+                @if table::times(run).any(|row| row == ECHO) {
+                    " A bare echo is the same load on this machine with nothing behind it."
+                }
             }
             @if !run.curves.is_empty() { (curves(run).markup()) }
-            (printed(|out| table::figures(run, &ROWS, out)))
+            (figures(run))
         }
+    }
+}
+
+/// Returns the quantiles in ms as a table, and the other figures below it.
+fn figures(run: &Run) -> Markup {
+    html! {
+        div class="wide" tabindex="0" {
+            table {
+                tr { th { "ms" } @for quantile in QUANTILES { th { (quantile_name(quantile)) } } }
+                @for row in table::times(run) {
+                    tr { th { (row) } @for time in table::quantiles(run, row) { td { (time) } } }
+                }
+            }
+        }
+        dl { @for row in ROWS { @if let Some(text) = run.figures.row_text(row) { dt { (row) } dd { (text) } } } }
     }
 }
 
