@@ -169,7 +169,7 @@ func (e *DeadlineError) Timeout() bool { return true }
 // CollisionError is returned if two endpoints are daemons that hand out the same IDs. Calls fail
 // until one of them has other worker IDs.
 type CollisionError struct {
-	// Endpoints are the two, and Infos what INFO says of each, in JSON.
+	// Endpoints are the two, and Infos what INFO says of each, in JSON, once they were asked.
 	Endpoints [2]string
 	Infos     [2]string
 	// Claim is the number that both daemons claim.
@@ -178,9 +178,14 @@ type CollisionError struct {
 
 // Error returns one line with both endpoints and what they say of themselves.
 func (e *CollisionError) Error() string {
-	return fmt.Sprintf("%s and %s are two daemons that hand out the same IDs (claim %016x): stop one of them, and start it "+
-		"with worker IDs that no other daemon has; INFO of the first: %s; INFO of the second: %s",
-		e.Endpoints[0], e.Endpoints[1], e.Claim, e.Infos[0], e.Infos[1])
+	text := fmt.Sprintf("%s and %s are two daemons that hand out the same IDs (claim %016x): stop one of them, and start it "+
+		"with worker IDs that no other daemon has", e.Endpoints[0], e.Endpoints[1], e.Claim)
+	for i, info := range e.Infos {
+		if info != "" {
+			text += fmt.Sprintf("; %s says %s", e.Endpoints[i], info)
+		}
+	}
+	return text
 }
 
 // OptionError is returned for an option or an argument that is not allowed.

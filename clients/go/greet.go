@@ -6,7 +6,7 @@ import (
 )
 
 // infoShownMax is the most of an INFO reply that a CollisionError shows, in bytes.
-const infoShownMax = 600
+const infoShownMax = 1_000
 
 // claimants are two instances that claim one number, in the order of their endpoints.
 type claimants struct{ one, other, claim uint64 }
@@ -88,16 +88,18 @@ func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
 			continue
 		}
 		if now == nil {
-			err := &CollisionError{Claim: pair.claim}
-			for i, index := range indices {
-				err.Endpoints[i] = all[index].label
-				if err.Infos[i] = all[index].info(); len(err.Infos[i]) > infoShownMax {
-					err.Infos[i] = err.Infos[i][:infoShownMax] + "…"
-				}
-			}
+			err := &CollisionError{Claim: pair.claim, Endpoints: [2]string{all[indices[0]].label, all[indices[1]].label}}
 			c.collision.Store(err)
 			c.buffer.drop()
 			c.event(Event{Kind: Collision, Endpoint: err.Endpoints[0], Other: err.Endpoints[1], Err: err})
+			// Calls fail meanwhile. The error that they have got does not change.
+			full := *err
+			for i, index := range indices {
+				if full.Infos[i] = all[index].info(); len(full.Infos[i]) > infoShownMax {
+					full.Infos[i] = full.Infos[i][:infoShownMax] + "…"
+				}
+			}
+			c.collision.Store(&full)
 		}
 		return
 	}

@@ -75,6 +75,8 @@ pub(crate) struct Life {
     pub(crate) next: Vec<Answer>,
     /// The answers to the first PINGs. Later ones get an ordinary daemon's answers.
     pub(crate) ping: Vec<Answer>,
+    /// The answers to the first INFOs. Later ones get an ordinary daemon's answers.
+    pub(crate) info: Vec<Answer>,
     /// The number of NEXT requests that the daemon reads from a connection before it answers them.
     /// With 0 or 1, the daemon answers each request at once.
     pub(crate) gather: usize,

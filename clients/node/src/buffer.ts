@@ -3,7 +3,7 @@
 import type { Calls } from "./call.js";
 import type { CallOptions, Client } from "./client.js";
 import { Deadline } from "./deadline.js";
-import { checkMs } from "./options.js";
+import { checkMs, given } from "./options.js";
 
 /** The IDs of the first fetch and at least, and at most. */
 const [FIRST, MOST] = [16, 10_000];
@@ -97,7 +97,7 @@ export class Ids {
         return Promise.reject(error);
       }
     }
-    return this.#wait(options ?? {});
+    return this.#wait(options);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<bigint, void, void> {
@@ -106,8 +106,9 @@ export class Ids {
     }
   }
 
-  async #wait(options: CallOptions): Promise<bigint> {
-    const deadline = new Deadline(checkMs(options.timeoutMs ?? this.#timeoutMs), options.signal);
+  async #wait(options?: CallOptions): Promise<bigint> {
+    const { timeoutMs = this.#timeoutMs, signal } = given(options, ["signal", "timeoutMs"]);
+    const deadline = new Deadline(checkMs(timeoutMs), signal);
     return this.#calls.run(async () => {
       this.#waiting += 1;
       try {

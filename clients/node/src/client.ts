@@ -2,7 +2,14 @@ import { EventEmitter } from "node:events";
 import { Ids } from "./buffer.js";
 import { Calls } from "./call.js";
 import { Deadline } from "./deadline.js";
-import { type ClientOptions, checkCount, checkMs, Settings, sourceBytes } from "./options.js";
+import {
+  type ClientOptions,
+  checkCount,
+  checkMs,
+  given,
+  Settings,
+  sourceBytes,
+} from "./options.js";
 import type { ClientEvents, Stats } from "./stats.js";
 
 /** The options of a batch. */
@@ -75,8 +82,9 @@ export class Client extends EventEmitter {
    */
   async batch(count: number, options: BatchOptions = {}): Promise<bigint[]> {
     checkCount(count);
-    const source = this.#source(options.source);
-    return this.#run((by) => this.#calls.batch(count, source, by), options);
+    const { source, ...call } = given(options, ["signal", "timeoutMs", "source"]);
+    const name = this.#source(source);
+    return this.#run((by) => this.#calls.batch(count, name, by), call);
   }
 
   /**
@@ -85,13 +93,16 @@ export class Client extends EventEmitter {
    * @throws {SnowbankError} `bad_argument` for an option that is not allowed.
    */
   ids(options: IdsOptions = {}): Ids {
-    const timeoutMs = checkMs(options.timeoutMs ?? this.#settings.timeoutMs);
-    return new Ids(this, this.#calls, this.#source(options.source), timeoutMs);
+    const { source, timeoutMs = this.#settings.timeoutMs } = given(options, [
+      "timeoutMs",
+      "source",
+    ]);
+    return new Ids(this, this.#calls, this.#source(source), checkMs(timeoutMs));
   }
 
   /** Rejects unless a daemon answers. */
   async ping(options: CallOptions = {}): Promise<void> {
-    await this.#run((by) => this.#calls.ping(by), options);
+    await this.#run((by) => this.#calls.ping(by), given(options, ["signal", "timeoutMs"]));
   }
 
   /** Returns what the client did so far. */
@@ -104,7 +115,8 @@ export class Client extends EventEmitter {
    * so long to end. Without, they fail with `closed` at once.
    */
   async close(options: { timeoutMs?: number | undefined } = {}): Promise<void> {
-    await this.#calls.close(options.timeoutMs === undefined ? 0 : checkMs(options.timeoutMs));
+    const { timeoutMs } = given(options, ["timeoutMs"]);
+    await this.#calls.close(timeoutMs === undefined ? 0 : checkMs(timeoutMs));
   }
 
   [asyncDispose](): Promise<void> {

@@ -49,10 +49,27 @@ export type Times = typeof TIMES;
 const MAX_TOKEN_BYTES = 512;
 const MAX_SOURCE_BYTES = 64;
 const MAX_COUNT = 2 ** 32 - 1;
-/** The longest time of a timer. */
+/** The longest time of a timer. A longer deadline is cut to it. */
 const LONGEST_MS = 2 ** 31 - 1;
-const NAMES =
-  "source timeoutMs token tokenFile caFile certFile keyFile serverName preferFirst takeTurns";
+const FILES = ["tokenFile", "caFile", "certFile", "keyFile"] as const;
+const NAMES = ["source", "timeoutMs", "token", ...FILES, "serverName", "preferFirst", "takeTurns"];
+
+/** Returns the options that have a value: null counts as none. Throws `bad_argument`. */
+export function given<T extends object>(
+  options: T | null | undefined,
+  names: string[],
+): Partial<T> {
+  if (typeof (options ?? {}) !== "object") {
+    const needed = `an object is needed, which may have ${names.join(", ")}`;
+    throw badArgument(`the options are ${JSON.stringify(options)}; ${needed}`);
+  }
+  const unknown = Object.keys(options ?? {}).find((name) => !names.includes(name));
+  if (unknown !== undefined) {
+    throw badArgument(`there is no option ${unknown}; there are ${names.join(", ")}`);
+  }
+  const found = Object.entries(options ?? {}).filter(([, value]) => value !== null);
+  return Object.fromEntries(found) as Partial<T>;
+}
 
 /** The checked options. */
 export class Settings {
@@ -63,11 +80,8 @@ export class Settings {
   /** Not shown by `inspect`. */
   readonly #token: string | undefined;
 
-  constructor(endpoints: string | readonly string[], options: ClientOptions) {
-    const unknown = Object.keys(options).find((name) => !NAMES.split(" ").includes(name));
-    if (unknown !== undefined) {
-      throw badArgument(`there is no option ${unknown}; there are ${NAMES}`);
-    }
+  constructor(endpoints: string | readonly string[], all: ClientOptions) {
+    const options = given(all, NAMES);
     const { token, ...rest } = options;
     this.options = rest;
     this.#token = token;
@@ -79,6 +93,12 @@ export class Settings {
     }
     this.timeoutMs = checkMs(options.timeoutMs ?? 5_000);
     sourceBytes(options.source);
+    for (const name of [...FILES, "serverName"] as const) {
+      const value = options[name];
+      if (value !== undefined && (typeof value !== "string" || value === "")) {
+        throw badArgument(`${name} is ${JSON.stringify(value)}; a text is needed`);
+      }
+    }
     for (const [one, other] of [
       ["token", "tokenFile"],
       ["takeTurns", "preferFirst"],
@@ -151,13 +171,12 @@ function checkContext(files: SecureContextOptions): void {
   }
 }
 
-/** Checks a time. Throws `bad_argument`. */
+/** Returns a time above 0. Throws `bad_argument` for any other. */
 export function checkMs(value: number): number {
-  if (typeof value !== "number" || !(value > 0) || value > LONGEST_MS) {
-    const allowed = `more than 0, and at most ${LONGEST_MS}`;
-    throw badArgument(`timeoutMs is ${String(value)}; a number is needed, ${allowed}`);
+  if (typeof value !== "number" || !(value > 0)) {
+    throw badArgument(`timeoutMs is ${String(value)}; a number above 0 is needed`);
   }
-  return value;
+  return Math.min(value, LONGEST_MS);
 }
 
 /** Checks how many IDs a call asks for. Throws `bad_argument`. */

@@ -63,10 +63,9 @@ def test_no_endpoint_and_no_text() -> None:
     for nothing in ([], None, ()):
         with pytest.raises(ValueError, match="at least one is needed"):
             Client(nothing)
-    with pytest.raises(TypeError, match="7660"):
-        Client([7660])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="this is b'ids-1"):
-        Client(b"ids-1:7660")  # type: ignore[arg-type]
+    for wrong in (7660, [7660], b"ids-1:7660", [b"7660"], {7660: None}):
+        with pytest.raises(TypeError, match=r"this is .*7660"):
+            Client(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", "x" * 65, "\N{SNOWFLAKE}" * 22])
@@ -123,6 +122,7 @@ def test_tokens_are_checked_and_not_shown(tmp_path: pathlib.Path) -> None:
             Client(NOWHERE, token=bad)
     file = tmp_path / "token"
     file.write_text("s3cret\n")
+    assert Client(NOWHERE, token_file=file)._shared.options.read_token() == b"s3cret"
     client = Client(NOWHERE, token_file=str(file))
     assert "s3cret" not in repr(client) + repr(client._shared.options)
     assert client._shared.options.read_token() == b"s3cret"
@@ -134,6 +134,14 @@ def test_tokens_are_checked_and_not_shown(tmp_path: pathlib.Path) -> None:
         Client(NOWHERE, token_file=str(tmp_path / "none"))
     with pytest.raises(ValueError, match="give one of them"):
         Client(NOWHERE, token="a", token_file=str(file))
+
+
+@pytest.mark.parametrize("name", ["token_file", "ca_file", "cert_file", "server_name", "on_event"])
+def test_files_and_functions_that_are_none(name: str) -> None:
+    # A number would be a file that is open already, such as the standard input.
+    for value in (0, b"x", False):
+        with pytest.raises(TypeError, match=f"{name} is {value!r}; a .* is needed"):
+            Client("tls:" + NOWHERE, **{name: value})  # type: ignore[arg-type]
 
 
 def test_tls_files_are_checked_at_once(tmp_path: pathlib.Path) -> None:

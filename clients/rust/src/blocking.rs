@@ -82,15 +82,6 @@ impl Client {
         self.worker.wait(async move { client.batch(count).await })
     }
 
-    /// Fetches at least one ID and at most `count`: what the daemon has within a second.
-    ///
-    /// # Errors
-    /// Returns an [`Error`] that says why the call failed.
-    pub fn batch_up_to(&self, count: u32) -> Result<Vec<u64>, Error> {
-        let client = self.client.clone();
-        self.worker.wait(async move { client.batch_up_to(count).await })
-    }
-
     /// Creates a buffer that hands out IDs one at a time.
     #[must_use]
     pub fn ids(&self) -> Ids {

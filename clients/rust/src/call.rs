@@ -335,6 +335,10 @@ impl Core {
         self.emit(&Event::Refused(refusal.clone()));
     }
 
+    pub(crate) fn collision(&self) -> Option<Arc<Collision>> {
+        self.state().collision.clone()
+    }
+
     /// Sets or ends the collision of two daemons. Buffers drop their IDs when one begins.
     pub(crate) fn set_collision(&self, collision: Option<Arc<Collision>>) {
         let before = std::mem::replace(&mut self.state().collision, collision.clone());

@@ -89,9 +89,8 @@ impl Client {
     }
 
     /// Fetches at least one ID and at most `count`: what the daemon has within a second.
-    ///
-    /// # Errors
-    /// Returns an [`Error`] that says why the call failed.
+    // For the daemon's own commands. No part of the API, as `info` and `fail_fast`.
+    #[doc(hidden)]
     pub async fn batch_up_to(&self, count: u32) -> Result<Vec<u64>, Error> {
         self.fetch(count, true).await
     }
@@ -121,9 +120,7 @@ impl Client {
     }
 
     /// Fetches INFO, the JSON in which a daemon describes itself to tools.
-    ///
-    /// # Errors
-    /// Returns an [`Error`] that says why the call failed.
+    #[doc(hidden)]
     pub async fn info(&self) -> Result<String, Error> {
         match self.call(Asked::Info).await? {
             Answer::Info(json) => Ok(json),

@@ -24,8 +24,8 @@ pub enum Error {
         /// Each endpoint with its last reason.
         endpoints: Arc<[String]>,
     },
-    /// No endpoint serves, and [`ClientOptions::fail_fast`](crate::ClientOptions::fail_fast) is
-    /// set.
+    /// No endpoint serves, and `ClientOptions::fail_fast` is set.
+    #[doc(hidden)]
     #[error("{}", endpoints.join("; "))]
     Unreachable {
         /// Each endpoint with its last reason.
@@ -73,15 +73,15 @@ pub struct Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {} are two daemons with the same worker ID: both hand out the same IDs; stop one of them, and start it \
-     with worker IDs that no other daemon has ({}; {})",
-    endpoints[0], endpoints[1], infos[0], infos[1]
+     with worker IDs that no other daemon has{}",
+    endpoints[0], endpoints[1], said(self)
 )]
 pub struct Collision {
     /// The two endpoints.
     pub endpoints: [Arc<str>; 2],
     /// The claim that both daemons made.
     pub claim: u64,
-    /// What INFO says of each, or why there is no INFO.
+    /// What INFO says of each, once they were asked.
     pub infos: [String; 2],
 }
 
@@ -133,6 +133,13 @@ impl Refusal {
         ErrorCode::from_u16(self.code)
             .map_or_else(|| format!("code {}", self.code), |code| code.name().to_owned())
     }
+}
+
+fn said(collision: &Collision) -> String {
+    let both = collision.endpoints.iter().zip(&collision.infos);
+    both.filter(|(_, info)| !info.is_empty())
+        .map(|(endpoint, info)| format!("; {endpoint} says {info}"))
+        .collect()
 }
 
 fn separated(message: &str) -> String {

@@ -155,7 +155,8 @@ impl ClientOptions {
     }
 
     /// Says that a call fails as soon as every endpoint has failed it once, before its deadline.
-    /// This is for tools that a person waits for.
+    // For the daemon's own commands, for which a person waits. No part of the API.
+    #[doc(hidden)]
     #[must_use]
     pub fn fail_fast(mut self, yes: bool) -> Self {
         self.fail_fast = yes;

@@ -37,6 +37,7 @@ struct Seen {
     hello: VecDeque<Answer>,
     next: VecDeque<Answer>,
     ping: VecDeque<Answer>,
+    info: VecDeque<Answer>,
 }
 
 /// An open connection. Its end is noticed when this is dropped.
@@ -68,6 +69,7 @@ impl LifeState {
                 hello: queue(&script.hello),
                 next: queue(&script.next),
                 ping: queue(&script.ping),
+                info: queue(&script.info),
             }),
             release: Notify::new(),
             frozen: AtomicBool::new(script.is == Kind::Frozen),
@@ -117,7 +119,7 @@ impl LifeState {
         let answer = match request {
             Request::Hello(_) => seen.hello.pop_front(),
             Request::Ping(_) => seen.ping.pop_front(),
-            Request::Info => None,
+            Request::Info => seen.info.pop_front(),
             Request::Next(next) => {
                 seen.next_requests += 1;
                 seen.first_next.get_or_insert_with(Instant::now);
@@ -165,7 +167,7 @@ impl LifeState {
     /// Records a fault if expected requests did not come.
     pub(super) fn end(&self) {
         let seen = self.seen();
-        let answers = [&seen.hello, &seen.next, &seen.ping].into_iter().flatten();
+        let answers = [&seen.hello, &seen.next, &seen.ping, &seen.info].into_iter().flatten();
         let left = answers.filter(|answer| !answer.optional).count();
         let requests = seen.next_requests;
         drop(seen);

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Union
 
 from . import _address
 from ._address import Address
 from ._stats import OnEvent
 from ._wire import MAX_COUNT, MAX_SOURCE_BYTES, MAX_TOKEN_BYTES
+
+#: The name of a file.
+Path = Union[str, "os.PathLike[str]"]
 
 #: A month: longer than any wait, and short enough for the timers of every system.
 _FOREVER_S = 30 * 86_400.0
@@ -45,10 +50,10 @@ class Options:
     source: str | None
     timeout: float
     token: str | bytes | None = field(repr=False)
-    token_file: str | None
-    ca_file: str | None
-    cert_file: str | None
-    key_file: str | None
+    token_file: Path | None
+    ca_file: Path | None
+    cert_file: Path | None
+    key_file: Path | None
     server_name: str | None
     prefer_first: bool
     take_turns: bool
@@ -65,6 +70,13 @@ class Options:
             raise ValueError("key_file is given without cert_file; give both")
         seconds("timeout", self.timeout)
         source_bytes(self.source)
+        for name in ("token_file", "ca_file", "cert_file", "key_file", "server_name"):
+            value = getattr(self, name)
+            # A number would be a file that is open already.
+            if value is not None and not isinstance(value, (str, os.PathLike)):
+                raise TypeError(f"{name} is {value!r}; a text is needed")
+        if self.on_event is not None and not callable(self.on_event):
+            raise TypeError(f"on_event is {self.on_event!r}; a function is needed")
         # Each connection reads the files again. Reading them here shows a mistake at once.
         try:
             self.read_token()
@@ -108,13 +120,17 @@ class Options:
                 context.load_cert_chain(self.cert_file, self.key_file, password="")
         except ssl.SSLError as error:
             reason = (error.reason or str(error)).replace("_", " ").lower()
-            raise ValueError(f"the TLS files do not fit ({', '.join(files)}): {reason}") from None
+            raise ValueError(
+                f"the TLS files do not fit ({', '.join(map(str, files))}): {reason}"
+            ) from None
         return context
 
 
 def endpoints(texts: str | Iterable[str]) -> tuple[Address, ...]:
     """Parses the endpoints. A variable of the environment that is not set is None."""
-    listed = [texts] if isinstance(texts, (str, bytes)) else texts or ()
+    listed = texts or ()
+    if isinstance(listed, (str, bytes)) or not isinstance(listed, Iterable):
+        listed = [listed]
     return tuple(dict.fromkeys(_address.parse(text) for text in listed))
 
 

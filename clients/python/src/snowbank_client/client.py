@@ -17,7 +17,7 @@ from . import _options, _shared
 from ._buffer import Buffer
 from ._call import Calls, Deadline
 from ._errors import ClosedError, EndpointError, SnowbankError, describe
-from ._options import Options, check_count, seconds, source_bytes
+from ._options import Options, Path, check_count, seconds, source_bytes
 from ._shared import Shared
 from ._stats import OnEvent, Stats
 
@@ -59,10 +59,10 @@ class BaseClient:
         source: str | None = None,
         timeout: float = 5.0,
         token: str | bytes | None = None,
-        token_file: str | None = None,
-        ca_file: str | None = None,
-        cert_file: str | None = None,
-        key_file: str | None = None,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        cert_file: Path | None = None,
+        key_file: Path | None = None,
         server_name: str | None = None,
         prefer_first: bool = False,
         take_turns: bool = False,

@@ -38,12 +38,16 @@ pub(crate) async fn rounds(core: Arc<Core>) {
         let mut greeted = greet_all(&core).await;
         let found = pairs(&greeted);
         match found.iter().find(|(pair, _)| suspects.contains(pair)) {
-            Some((pair, indices)) => {
-                let collision = describe(&core, pair.claim, *indices, &mut greeted).await;
+            Some((pair, places)) if core.collision().is_none() => {
+                let endpoints = places.map(|place| core.name(greeted[place].0));
+                let mut collision = Collision { endpoints, claim: pair.claim, infos: Default::default() };
+                core.set_collision(Some(Arc::new(collision.clone())));
+                // Calls fail meanwhile. The error that they have got does not change.
+                collision.infos = ask_both(&core, *places, &mut greeted).await;
                 core.set_collision(Some(Arc::new(collision)));
             }
             None if found.is_empty() => core.set_collision(None),
-            None => {}
+            _ => {}
         }
         if !greeted.is_empty() && core.prefers(greeted[0].0) {
             let (at, opened) = greeted.remove(0);
@@ -93,20 +97,16 @@ fn pairs(greeted: &[Greeted]) -> Vec<(Pair, [usize; 2])> {
 }
 
 /// Asks both daemons of a pair for INFO, over the connections that greeted.
-async fn describe(core: &Core, claim: u64, places: [usize; 2], greeted: &mut Vec<Greeted>) -> Collision {
-    let mut ends = Vec::new();
+async fn ask_both(core: &Core, places: [usize; 2], greeted: &mut Vec<Greeted>) -> [String; 2] {
+    let mut infos = <[String; 2]>::default();
     // The later place first, so that the earlier one still holds.
-    for place in [places[1], places[0]] {
-        let (at, opened) = greeted.remove(place);
+    for which in [1, 0] {
+        let (at, opened) = greeted.remove(places[which]);
         let limit = core.options.limits.answer;
         let connection = Connection::start(opened, core.name(at), limit, |_, _| {});
-        let info = match timeout(limit, connection.ask(Asked::Info)).await {
-            Ok(Some(Answer::Info(json))) => json,
-            _ => "no INFO".to_owned(),
-        };
-        ends.push((core.name(at), info.chars().take(INFO_SHOWN).collect()));
+        if let Ok(Some(Answer::Info(json))) = timeout(limit, connection.ask(Asked::Info)).await {
+            infos[which] = json.chars().take(INFO_SHOWN).collect();
+        }
     }
-    let [(other, other_info), (one, one_info)] =
-        <[(Arc<str>, String); 2]>::try_from(ends).expect("there are two");
-    Collision { endpoints: [one, other], claim, infos: [one_info, other_info] }
+    infos
 }

@@ -23,7 +23,7 @@ record Address(String text, String host, int port, @Nullable String path, boolea
 
     /** Reads {@code host:port}, {@code [IPv6]:port}, {@code tls:host:port} or {@code unix:/path}. */
     static Address parse(String text) {
-        if (text.startsWith("unix:")) {
+        if (Text.given(text, "an endpoint").startsWith("unix:")) {
             String path = text.substring("unix:".length());
             int size = path.getBytes(StandardCharsets.UTF_8).length;
             require(size > 0 && size <= UNIX_PATH_BYTES_MAX && !path.endsWith("/") && !Text.hasControls(path), text,

@@ -7,13 +7,13 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The endpoints of a client, and its options. A client copies its options when it is made.
  *
- * <p>Every setter throws {@link IllegalArgumentException} for a value that is not allowed.
+ * <p>Every setter throws {@link IllegalArgumentException} for a value that is not allowed, and {@link
+ * NullPointerException} for null.
  */
 public final class ClientOptions {
     /** Longer than any wait makes sense, and short enough to add to any time. */
@@ -38,7 +38,7 @@ public final class ClientOptions {
      * where it is served.
      */
     public static ClientOptions to(String... endpoints) {
-        if (endpoints.length == 0) {
+        if (Text.given(endpoints, "the array of endpoints").length == 0) {
             throw new IllegalArgumentException("no endpoint is given; at least one is needed, as in 127.0.0.1:7660");
         }
         ClientOptions options = new ClientOptions();
@@ -81,7 +81,7 @@ public final class ClientOptions {
 
     /** Sets the source to take IDs from. The default is the daemon's first one. */
     public ClientOptions source(String name) {
-        byte[] bytes = name.getBytes(StandardCharsets.UTF_8);
+        byte[] bytes = Text.given(name, "source").getBytes(StandardCharsets.UTF_8);
         if (bytes.length > Wire.NAME_BYTES_MAX) {
             throw new IllegalArgumentException(Text.quoted(name) + " is no name of a source: it has " + bytes.length
                 + " bytes; 1 to " + Wire.NAME_BYTES_MAX + " are allowed");
@@ -97,7 +97,7 @@ public final class ClientOptions {
     }
 
     static Duration checkedTimeout(Duration timeout) {
-        if (timeout.isNegative() || timeout.isZero()) {
+        if (Text.given(timeout, "timeout").isNegative() || timeout.isZero()) {
             throw new IllegalArgumentException("the timeout is " + timeout + "; give a time above 0, such as PT5S");
         }
         return capped(timeout);
@@ -109,13 +109,13 @@ public final class ClientOptions {
 
     /** Sets the token for daemons that ask for one: 1 to 512 bytes. No message shows it. */
     public ClientOptions token(String token) {
-        this.token = checkedToken("token", token);
+        this.token = checkedToken("token", Text.given(token, "token"));
         return this;
     }
 
     /** Sets the file with the token in its one line. It is read again for each connection. */
     public ClientOptions tokenFile(Path file) {
-        tokenFile = file;
+        tokenFile = Text.given(file, "tokenFile");
         return this;
     }
 
@@ -150,25 +150,25 @@ public final class ClientOptions {
      * of TLS are read again for each connection.
      */
     public ClientOptions caFile(Path file) {
-        tls = new TlsFiles(file, tls.certificate(), tls.key(), tls.serverName());
+        tls = new TlsFiles(Text.given(file, "caFile"), tls.certificate(), tls.key(), tls.serverName());
         return this;
     }
 
     /** Sets the client's own certificate (PEM), with those that lead to its authority's. */
     public ClientOptions certFile(Path file) {
-        tls = new TlsFiles(tls.ca(), file, tls.key(), tls.serverName());
+        tls = new TlsFiles(tls.ca(), Text.given(file, "certFile"), tls.key(), tls.serverName());
         return this;
     }
 
     /** Sets the key of the client's certificate (PEM, PKCS #8). */
     public ClientOptions keyFile(Path file) {
-        tls = new TlsFiles(tls.ca(), tls.certificate(), file, tls.serverName());
+        tls = new TlsFiles(tls.ca(), tls.certificate(), Text.given(file, "keyFile"), tls.serverName());
         return this;
     }
 
     /** Sets the name in the daemons' certificates. The default is the endpoint's host. */
     public ClientOptions serverName(String name) {
-        tls = new TlsFiles(tls.ca(), tls.certificate(), tls.key(), name);
+        tls = new TlsFiles(tls.ca(), tls.certificate(), tls.key(), Text.given(name, "serverName"));
         return this;
     }
 
@@ -192,7 +192,7 @@ public final class ClientOptions {
 
     /** Sets who is told what an operator may want to know. The default is nobody. */
     public ClientOptions listener(SnowbankListener listener) {
-        this.listener = Objects.requireNonNull(listener);
+        this.listener = Text.given(listener, "listener");
         return this;
     }
 

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import org.jspecify.annotations.Nullable;
@@ -14,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class Greet {
     /** The most of an INFO reply that an error shows. */
-    private static final int INFO_SHOWN_MAX = 600;
+    private static final int INFO_SHOWN_MAX = 1_000;
 
     private final Core core;
     private final List<Dial.Place> places;
@@ -126,18 +127,21 @@ final class Greet {
         if (again == null || now != null || indices == null) {
             return;
         }
-        String[] labels = new String[2];
-        String[] infos = new String[2];
-        for (int i = 0; i < 2; i++) {
-            Connection greeted = java.util.Objects.requireNonNull(all[indices[i]]);
-            labels[i] = greeted.label;
-            String info = greeted.info();
-            infos[i] = info.length() > INFO_SHOWN_MAX ? info.substring(0, INFO_SHOWN_MAX) + "…" : info;
-        }
-        SnowbankException error = SnowbankException.collision(labels[0], labels[1], again.claim, infos[0], infos[1]);
-        colliding = labels;
+        Connection one = Objects.requireNonNull(all[indices[0]]);
+        Connection other = Objects.requireNonNull(all[indices[1]]);
+        SnowbankException error = SnowbankException.collision(one.label, other.label, again.claim, "");
+        colliding = new String[] {one.label, other.label};
         core.collision = error;
         core.buffer.drop();
-        core.tell(listener -> listener.collision(labels[0], labels[1], error));
+        core.tell(listener -> listener.collision(one.label, other.label, error));
+        // Calls fail meanwhile.
+        core.collision = SnowbankException.collision(one.label, other.label, again.claim, said(one) + said(other));
+    }
+
+    /** Returns what a daemon says of itself. */
+    private static String said(Connection greeted) {
+        String info = greeted.info();
+        return "; " + greeted.label + " says "
+            + (info.length() > INFO_SHOWN_MAX ? info.substring(0, INFO_SHOWN_MAX) + "…" : info);
     }
 }

@@ -47,7 +47,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
      * @throws IllegalArgumentException if a file cannot be used, or options exclude each other
      */
     public SnowbankClient(ClientOptions options) {
-        Core core = new Core(options.checked());
+        Core core = new Core(Text.given(options, "options").checked());
         this.core = core;
         cleanable = CLEANER.register(this, core::close);
     }
@@ -142,7 +142,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
     public void close(Duration timeout) {
-        long end = System.nanoTime() + (timeout.isNegative() ? 0 : ClientOptions.capped(timeout).toNanos());
+        long end = System.nanoTime() + (Text.given(timeout, "timeout").isNegative() ? 0 : ClientOptions.capped(timeout).toNanos());
         core.isClosing = true;
         core.buffer.drop();
         try {

@@ -131,11 +131,10 @@ public final class SnowbankException extends RuntimeException {
             Reason.PROTOCOL, endpoint, endpoint + " does not speak Snowbank's protocol: " + why, null);
     }
 
-    static SnowbankException collision(String one, String other, long claim, String infoOfOne, String infoOfOther) {
+    static SnowbankException collision(String one, String other, long claim, String said) {
         return new SnowbankException(Reason.COLLISION, one, one + " and " + other
             + " are two daemons that hand out the same IDs (claim " + String.format("%016x", claim)
-            + "): stop one of them, and start it with worker IDs that no other daemon has; INFO of the first: " + infoOfOne
-            + "; INFO of the second: " + infoOfOther, null);
+            + "): stop one of them, and start it with worker IDs that no other daemon has" + said, null);
     }
 
     static SnowbankException deadline(Duration allowed, List<SnowbankException> reasons, List<String> texts) {

@@ -1,6 +1,8 @@
 package snowbank.client;
 
 import java.time.Duration;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Texts of errors, in one line. */
 final class Text {
@@ -13,6 +15,11 @@ final class Text {
 
     static boolean hasControls(String text) {
         return !text.equals(oneLine(text));
+    }
+
+    /** Returns a value, unless it is null. */
+    static <T> T given(@Nullable T value, String name) {
+        return Objects.requireNonNull(value, () -> name + " is null; give a value, or leave the call out for the default");
     }
 
     static String quoted(String text) {
