@@ -279,12 +279,17 @@ impl<'a> Shown<'a> {
         writeln!(out, "source {:?}", record.name)?;
         self.write_ceiling(out)?;
         if record.assigned {
-            writeln!(out, "  assigned        by a fleet's coordinator")?;
+            writeln!(out, "  assigned    by a fleet's coordinator")?;
         }
         writeln!(out, "  state       {}", record.owner.state)?;
         if !self.is_set() {
             writeln!(out, "  owner       {}", record.owner)?;
-            writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+            // In a container that systemd boots, a unit with a /proc of its own sees the host's ID.
+            let boot = match self.this_boot {
+                Some(false) => String::from("another boot ID: the machine booted, or a container has two"),
+                same => whose(same, "boot"),
+            };
+            writeln!(out, "  boot        {boot}")?;
         }
         writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
         writeln!(out, "  end         {}", self.end(is_in_use))?;
