@@ -28,6 +28,7 @@ use snowbank_id::layout::UnixMicros;
 pub(super) use marker::instant_of;
 pub use pick::Free;
 pub use pool::{Counted, Pool};
+pub use settle::Pause;
 pub use take::Tried;
 pub use want::{Taken, Want};
 

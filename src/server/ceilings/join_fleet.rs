@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use super::ending::words;
@@ -72,6 +74,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) found: Arc<Found>,
     /// The life of the machine in which the start began.
     pub(crate) life: Life,
+    /// True once the daemon stops: then nothing that is taken will be granted.
+    pub(crate) is_stopping: &'a AtomicBool,
     /// The clocks at that moment, as the daemon believes them.
     pub(crate) clocks: Clocks,
 }
@@ -122,12 +126,7 @@ impl Joining<'_> {
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        let mut taken = std::mem::take(&mut joined.answers.taken);
-        let (taken, settled, is_lost) = self.ask(move |work| {
-            let settled = work.member().settle(&mut taken, clocks);
-            (taken, settled, work.member().loss().is_some())
-        })?;
-        joined.answers.taken = taken;
+        let (settled, is_lost) = self.pause(&mut joined)?;
         if let Err(error) = settled {
             let error = StartError::from(error);
             let locks = std::mem::take(&mut joined.locks);
@@ -158,6 +157,27 @@ impl Joining<'_> {
             })?;
         }
         Ok(joined)
+    }
+
+    /// Pauses before new worker IDs, unless the daemon stops. The fleet thread does other jobs between
+    /// the steps of the pause. Returns the result, and whether a source that serves is lost.
+    fn pause(&self, joined: &mut Joined) -> Result<(Result<(), FleetError>, bool), StartError> {
+        let clocks = self.clocks;
+        let mut pause = None;
+        loop {
+            let mut taken = std::mem::take(&mut joined.answers.taken);
+            let (next, taken, step, is_lost) = self.ask(move |work| {
+                let step = work.member().settle(&mut pause, &mut taken, clocks);
+                (pause, taken, step, work.member().loss().is_some())
+            })?;
+            (pause, joined.answers.taken) = (next, taken);
+            match step {
+                Ok(Some(due_in)) if !is_lost && !self.is_stopping.load(Ordering::Acquire) => {
+                    thread::sleep(due_in);
+                }
+                step => return Ok((step.map(drop), is_lost)),
+            }
+        }
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the
@@ -484,7 +504,6 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 mod tests {
     use std::num::NonZeroUsize;
     use std::sync::{Mutex, mpsc};
-    use std::thread;
 
     use super::super::fleet_thread::{self, Done};
     use super::*;
@@ -556,6 +575,7 @@ mod tests {
                 in_use: Vec::new(),
                 found: Arc::new(found),
                 life: Life { began, restores: 0, reported: Arc::default() },
+                is_stopping: &AtomicBool::new(false),
                 clocks,
             };
             joining.join().map(|joined| joined.refused.len())

@@ -11,8 +11,9 @@
 //!
 //! 1. The main thread opens the listeners, and starts the threads with configuration 0.
 //! 2. The control thread locks and reads the state, and keeps its lock until the process ends.
-//! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread, which pauses
-//!    before a new worker ID and polls meanwhile. A source that gets none *waits*.
+//! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread. Before a new worker
+//!    ID they pause, step by step, so that the fleet thread polls and raises meanwhile. A source that
+//!    gets none *waits*.
 //! 4. Worker IDs are locked once, and peers are asked. Peers say what they were granted, so two
 //!    daemons that start together both serve.
 //! 5. The storage thread makes the first ceilings durable. Nothing is handed out before that.
@@ -373,6 +374,7 @@ impl Control {
             in_use: self.worker_ids_in_use(),
             found: Arc::clone(found),
             life: life.clone(),
+            is_stopping: &self.is_stopping,
             clocks: self.clocks(life.began),
         };
         joining.join()

@@ -7,7 +7,7 @@ use snowbank_core::clock::{Now, Remembered, StepRule, Wall};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Taken, Want};
+use snowbank_fleet::{Bound, Clocks, Coordinator as _, FleetError, FleetLimits, Member, Names, Taken, Want};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
 use snowbank_state::{CeilingRule, Grant, Left};
 
@@ -196,7 +196,13 @@ impl World {
         let reading = self.reading(machine);
         let clocks = clocks(reading);
         let indices: Vec<usize> = layouts.iter().map(|of| of.source).collect();
-        let settled = member.settle(&mut taken, clocks).and_then(|()| member.check_taken(&indices, clocks));
+        let mut pause = None;
+        let settled = loop {
+            match member.settle(&mut pause, &mut taken, clocks) {
+                Ok(Some(due_in)) => disk.link.clone().pause(due_in),
+                settled => break settled.and_then(|_| member.check_taken(&indices, clocks)),
+            }
+        };
         self.machines[machine].disk.notes = disk.durable();
         if settled.is_err() {
             self.machines[machine].tried = Some(member.into_tried());

@@ -18,6 +18,7 @@ use super::marker::marker_changes;
 use super::{Bound, Clocks, Held, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, FleetError, Swap, Swapped, noticed_within, rules};
+use snowbank_core::clock::BootMicros;
 
 /// A daemon tries to compare the marker and the keys at most this many times. A try fails if a
 /// value has changed or no answer comes.
@@ -31,12 +32,16 @@ const TRIES_MAX: usize = 3;
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The progress of a pause.
-struct Pause {
-    passed: Duration,
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    began: BootMicros,
+    /// When the next question is due. The time until its answer counts from here, even if the thread
+    /// that asks is late or asks again, because the coordinator may have stalled meanwhile.
+    due: BootMicros,
+    /// No step is made before this instant. In a simulation, the clock may stand still until then.
+    not_before: BootMicros,
     /// The slowest answer so far.
     slowest: Duration,
-    /// The longest time that the pause may take.
-    longest: Duration,
 }
 
 impl Pause {
@@ -47,27 +52,38 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Pauses if one of these sources must ([`Taken::is_new`]). After the pause, raises their
-    /// floors to the fleet's floor.
+    /// Begins the pause of sources, or goes on with it. Each call asks the coordinator a question or
+    /// two. Returns the time after which the next call is due, or `None` when the pause is over, or if
+    /// none of the sources must pause ([`Taken::is_new`]). After the pause, raises the sources' floors
+    /// to the fleet's floor.
     ///
     /// # Errors
-    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), FleetError> {
-        if !taken.iter().flatten().any(|taken| taken.is_new) {
-            return Ok(());
+    /// Another daemon holds one of the numbers by now, or the coordinator did not answer in time. The
+    /// pause has failed.
+    pub fn settle(
+        &mut self,
+        pause: &mut Option<Pause>,
+        taken: &mut [Option<Taken>],
+        clocks: Clocks,
+    ) -> Result<Option<Duration>, FleetError> {
+        let is_new =
+            |index: usize| taken.get(index).is_some_and(|it| it.as_ref().is_some_and(|it| it.is_new));
+        let positions = 0..self.sources.len();
+        let new: Vec<usize> = positions.filter(|&source| is_new(self.sources[source].index)).collect();
+        if new.is_empty() {
+            return Ok(None);
         }
         self.set_clocks(clocks);
-        let claimed: Vec<usize> =
-            (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
-        let paused = self.pause_and_compare(&claimed);
+        let paused = self.pause_on(pause, &new);
         // After a loss, `tried` forgets the ceilings, so that the next start asks.
-        self.tried(paused)?;
-        for (index, taken) in taken.iter_mut().enumerate() {
-            if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
-                taken.floor = self.settled_floor(index, taken.floor)?;
+        let due_in = self.tried(paused)?;
+        if due_in.is_none() {
+            for source in new {
+                let floor = self.settled_floor(source)?;
+                taken[self.sources[source].index].iter_mut().for_each(|taken| taken.floor = floor);
             }
         }
-        Ok(())
+        Ok(due_in)
     }
 
     /// Checks that the numbers which these sources took are still this daemon's, right before they
@@ -91,83 +107,90 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Waits as long as other daemons need to notice a lost write, and then compares the keys of
-    /// these sources. The slowest answer decides how long the wait is. During the wait the daemon
-    /// polls, because it is a holder too.
-    pub(super) fn pause_and_compare(&mut self, sources: &[usize]) -> Result<(), FleetError> {
-        // `max_ahead` is at most a sixth of the horizon, so the bound has not passed yet after two
-        // thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` counts as an
-        // outage.
-        let longest = (self.limits.horizon() * 2 / 3).min(noticed_within(ANSWER_TIMEOUT));
-        let mut pause = Pause { passed: Duration::ZERO, slowest: Duration::ZERO, longest };
-        loop {
-            self.wait(&mut pause)?;
-            let passed = pause.passed;
-            self.ask(&mut pause, Self::follow_writes)?;
-            for &source in sources {
-                self.ask(&mut pause, Self::poll_if_due)?;
-                self.ask(&mut pause, |member| member.compare(source))?;
-            }
-            if passed >= pause.length() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn wait(&mut self, pause: &mut Pause) -> Result<(), FleetError> {
+    /// Goes on with a pause, which lasts as long as other daemons need to notice a lost write, and
+    /// then compares the keys of these sources. The slowest answer decides how long the pause is. In
+    /// the pause the daemon polls, because it is a holder too. Returns the time after which the next
+    /// call is due, or `None` when the pause is over.
+    fn pause_on(
+        &mut self,
+        pause: &mut Option<Pause>,
+        sources: &[usize],
+    ) -> Result<Option<Duration>, FleetError> {
         /// The shortest wait between two questions, even if polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
-        let mut asked_at = self.coordinator.as_mut().now();
-        while pause.passed < pause.length() {
-            self.ask(pause, Self::poll_if_due)?;
-            let now = self.coordinator.as_mut().now();
-            if now.since(asked_at) >= ASK_EVERY {
-                asked_at = now;
-                self.ask(pause, Self::ask_for_marker)?;
+        let now = self.coordinator.as_mut().now();
+        let pause =
+            pause.get_or_insert(Pause { began: now, due: now, not_before: now, slowest: Duration::ZERO });
+        let now = now.max(pause.not_before);
+        let passed = now.since(pause.began);
+        let is_over = passed >= pause.length();
+        let answered = if is_over { self.compare_after(pause, sources) } else { self.ask_in(pause) };
+        let part = match answered {
+            // All tries count as one slow answer, because daemons that lost a write get no answer in
+            // that time either.
+            Err(FleetError::NoAnswer(reason)) if !reason.is_lasting && !self.is_too_long(pause) => ASK_EVERY,
+            Err(error) => return Err(error),
+            // The wait before the comparison ends with a sleep, and not with an answer. So other
+            // daemons have had enough time to notice a loss.
+            Ok(()) if is_over && passed >= pause.length() => return Ok(None),
+            Ok(()) => {
+                let left = pause.length().saturating_sub(pause.due.since(pause.began));
+                let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
+                pause.due = pause.due.after(part);
+                part
             }
-            // The wait ends with a sleep, and not with an answer. So when the comparison follows,
-            // other daemons have had enough time to notice a loss.
-            let left = pause.length().saturating_sub(pause.passed);
-            let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
-            self.coordinator.as_mut().pause(part);
-            pause.passed += part;
+        };
+        pause.not_before = now.max(self.coordinator.as_mut().now()).after(part);
+        Ok(Some(part))
+    }
+
+    /// Asks a question in a pause.
+    fn ask_in(&mut self, pause: &mut Pause) -> Result<(), FleetError> {
+        self.ask(pause, Self::poll_if_due)?;
+        self.ask(pause, Self::ask_for_marker)
+    }
+
+    /// Compares the marker and the keys of these sources at the end of a pause.
+    fn compare_after(&mut self, pause: &mut Pause, sources: &[usize]) -> Result<(), FleetError> {
+        self.ask(pause, Self::follow_writes)?;
+        for &source in sources {
+            self.ask(pause, Self::poll_if_due)?;
+            self.ask(pause, |member| member.compare(source))?;
         }
         Ok(())
     }
 
-    /// Asks the coordinator until it answers. All tries count as one slow answer, because daemons
-    /// that lost a write get no answer in that time either.
+    /// Asks the coordinator, and counts the time since the question was due.
     fn ask(
         &mut self,
         pause: &mut Pause,
         question: impl Fn(&mut Self) -> Result<(), FleetError>,
     ) -> Result<(), FleetError> {
-        let asked_at = pause.passed;
-        loop {
-            let began = self.coordinator.as_mut().now();
-            let answer = question(self);
-            pause.passed += self.coordinator.as_mut().now().since(began);
-            let took = pause.passed - asked_at;
-            pause.slowest = pause.slowest.max(took);
-            let is_late = pause.length() > pause.longest;
-            match answer {
-                Err(FleetError::NoAnswer(reason)) if is_late || reason.is_lasting => {
-                    return Err(FleetError::NoAnswer(reason));
-                }
-                Err(FleetError::NoAnswer(_)) => {
-                    self.coordinator.as_mut().pause(ASK_EVERY);
-                    pause.passed += ASK_EVERY;
-                }
-                Ok(()) if is_late => {
-                    return Err(FleetError::NoAnswer(NoAnswer::passing(format!(
-                        "an answer took {took:.1?}, which makes the pause before new worker IDs are used longer than allowed: \
-                         {:.1?}; find out why the coordinator is slow, or give all daemons a longer fleet.horizon",
-                        pause.longest
-                    ))));
-                }
-                ended => return ended,
-            }
+        let answered = question(self);
+        let now = pause.not_before.max(self.coordinator.as_mut().now());
+        let took = now.since(pause.due);
+        pause.slowest = pause.slowest.max(took);
+        answered?;
+        pause.due = now;
+        if self.is_too_long(pause) {
+            return Err(FleetError::NoAnswer(NoAnswer::passing(format!(
+                "an answer took {took:.1?}, which makes the pause before new worker IDs are used longer than allowed: \
+                 {:.1?}; find out why the coordinator is slow, or give all daemons a longer fleet.horizon",
+                self.longest_pause()
+            ))));
         }
+        Ok(())
+    }
+
+    /// Returns the longest time that a pause may take. `max_ahead` is at most a sixth of the horizon, so
+    /// a bound has not passed yet after two thirds of a horizon. An answer that takes longer than
+    /// `ANSWER_TIMEOUT` counts as an outage.
+    fn longest_pause(&self) -> Duration {
+        (self.limits.horizon() * 2 / 3).min(noticed_within(ANSWER_TIMEOUT))
+    }
+
+    fn is_too_long(&self, pause: &Pause) -> bool {
+        pause.length() > self.longest_pause()
     }
 
     /// Writes the marker's text again, so that the next comparison sees every floor that another
@@ -191,7 +214,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(());
         }
         let sources: Vec<usize> = passed.iter().map(|bound| bound.source).collect();
-        self.pause_and_compare(&sources)?;
+        let mut pause = None;
+        while let Some(due_in) = self.pause_on(&mut pause, &sources)? {
+            self.coordinator.as_mut().pause(due_in);
+        }
         for &bound in passed {
             self.check_floor(bound)?;
             self.sources[bound.source].is_unsettled = false;
@@ -201,15 +227,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the bound at which a source starts after its pause.
-    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, FleetError> {
-        let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
+    fn settled_floor(&mut self, source: usize) -> Result<u64, FleetError> {
         let fleets_floor = self.known_marker()?.marker.floor();
-        let held = &mut self.sources[at];
-        held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));
+        let held = &mut self.sources[source];
+        held.floor = held.floor.max(rules::bound_above(&held.numbering, fleets_floor));
         held.is_unsettled = false;
         let floor = held.floor;
         // If the note is not durable before the daemon is killed, the next start pauses again.
-        self.store_note(at);
+        self.store_note(source);
         Ok(floor)
     }
 

@@ -298,10 +298,23 @@ pub(super) fn other(store: &Store) -> Member<Store> {
     member_of(store, "other", Notes::default())
 }
 
+/// Pauses as a start does.
+pub(super) fn settle<C: AsMut<dyn Coordinator>>(
+    member: &mut Member<C>,
+    taken: &mut [Option<Taken>],
+    clocks: Clocks,
+) -> Result<(), FleetError> {
+    let mut pause = None;
+    while let Some(due_in) = member.settle(&mut pause, taken, clocks)? {
+        member.coordinator.as_mut().pause(due_in);
+    }
+    Ok(())
+}
+
 /// Takes worker IDs, and pauses as a start does.
 pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &WorkerSet) -> Taken {
     let mut taken = [Some(member.take(want, worker_ids).unwrap())];
-    member.settle(&mut taken, want.clocks).unwrap();
+    settle(member, &mut taken, want.clocks).unwrap();
     let [taken] = taken;
     taken.unwrap()
 }
@@ -554,9 +567,9 @@ fn a_pause_does_not_end_while_writes_have_no_answer() {
     let mut member = member(&store, Notes::default());
     let mut taken = [member.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Stalled);
-    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(settle(&mut member, &mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
+    assert!(settle(&mut member, &mut taken, clocks(WALL)).is_ok());
 }
 
 /// The clocks of the daemons that pick a number are past all bounds.

@@ -1,5 +1,5 @@
 use crate::member::tests::{
-    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, store, want,
+    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, settle, store, want,
 };
 use crate::{Bound, FleetError, Member, Notes, POLL_PERIOD, Want};
 use snowbank_id::layout::WorkerSet;
@@ -172,7 +172,7 @@ fn a_loss_ends_the_daemon_only_if_the_source_serves() {
     let mut taken = [None, Some(take(&mut daemon, 6).unwrap())];
     store.remove(&key_five().replace("/5", "/6"));
     assert_eq!((daemon.check(clocks(WALL)), daemon.loss()), (Ok(()), None));
-    assert!(is_lost(&daemon.settle(&mut taken, clocks(WALL))));
+    assert!(is_lost(&settle(&mut daemon, &mut taken, clocks(WALL))));
     assert!(is_lost(&daemon.confirm(&[1], clocks(WALL))), "what it took does not go back");
     assert_eq!(daemon.loss(), None);
     daemon.give_up(&[1]);

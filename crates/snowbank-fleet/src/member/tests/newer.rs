@@ -37,7 +37,7 @@ fn a_daemon_serves_on_beside_a_later_releases_fields() {
     assert_eq!(daemon.confirm(&[0], clocks(WALL)), Ok(()));
     let mut starting = other(&store);
     let six = starting.take(want(WALL, false), &WorkerSet::single(6)).unwrap();
-    assert_eq!(starting.settle(&mut [Some(six)], clocks(WALL)), Ok(()));
+    assert_eq!(settle(&mut starting, &mut [Some(six)], clocks(WALL)), Ok(()));
 
     add_field(&store, &counter_key);
     let before = store.text(&counter_key);

@@ -265,7 +265,7 @@ impl Holder {
             let want = Want { index, source: &source, ..want(WALL, false) };
             taken.push(Some(member.take(want, &worker_id).unwrap()));
         }
-        member.settle(&mut taken, clocks(WALL)).unwrap();
+        settle(&mut member, &mut taken, clocks(WALL)).unwrap();
         let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
         add_counter(&mut member);
         let backup = world.0.lock().unwrap().keys.clone();
@@ -426,7 +426,7 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
             let mut taken = [taker.take(want(WALL, false), &five()).ok()];
             let restored_at = world.0.lock().unwrap().now + after;
             world.0.lock().unwrap().restore = Some((restored_at, backup));
-            let settled = taker.settle(&mut taken, clocks(WALL));
+            let settled = settle(&mut taker, &mut taken, clocks(WALL));
             let noticed = world.0.lock().unwrap().noticed;
             if settled.is_err() {
                 let within = noticed.expect("the floor was raised") - restored_at;
@@ -441,13 +441,47 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
     }
 }
 
+/// One source serves, and another one starts. The raise of the first one comes between two steps of
+/// the pause, and makes the next question late.
+#[test]
+fn a_raise_does_not_wait_behind_the_pause_of_a_start() {
+    for pace in paces() {
+        let world = world(pace);
+        let mut daemon = member(&world, Notes::default());
+        let mut taken = [daemon.take(want(WALL, false), &five()).ok()];
+        settle(&mut daemon, &mut taken, clocks(WALL)).unwrap();
+        let covered = taken[0].as_ref().unwrap().covered;
+        daemon.begin_start([1]);
+        let six = Want { index: 1, source: "six", ..want(WALL, false) };
+        let mut taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
+        let now = || world.0.lock().unwrap().now;
+        let (began, mut pause, mut late) = (now(), None, Duration::ZERO);
+        loop {
+            let step_began = now();
+            let step = daemon.settle(&mut pause, &mut taken, clocks(WALL)).unwrap();
+            let took = now() - step_began;
+            assert!(took <= pace.answer * (2 * SWAP + 2), "{pace:?}: a step took {took:?}");
+            let Some(due_in) = step else { break };
+            daemon.coordinator.pause(due_in);
+            if late.is_zero() {
+                let raise_began = now();
+                let bound = Bound { source: 0, id_bound: covered + 1 };
+                assert_eq!(daemon.raise(&[bound], 0, clocks(WALL)), Ok(()));
+                late = now() - raise_began;
+            }
+        }
+        let paused = now() - began;
+        assert!(paused >= noticed_within(late), "{pace:?}: {paused:?}, with a question late by {late:?}");
+    }
+}
+
 #[test]
 fn a_start_compares_its_keys_again_after_its_pause() {
     for pace in paces() {
         let world = world(pace);
         let mut taker = member(&world, Notes::default());
         let mut taken = [taker.take(want(WALL, false), &five()).ok()];
-        taker.settle(&mut taken, clocks(WALL)).unwrap();
+        settle(&mut taker, &mut taken, clocks(WALL)).unwrap();
         taker.check_taken(&[0], clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&key_five());
         let checked = taker.check_taken(&[0], clocks(WALL));
@@ -463,7 +497,7 @@ fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: boo
     let began = world.0.lock().unwrap().now;
     let from = began + after;
     world.0.lock().unwrap().stall = Some(Stall { from, to: from + lasts, is_outage });
-    let settled = taker.settle(&mut taken, clocks(WALL));
+    let settled = settle(&mut taker, &mut taken, clocks(WALL));
     assert!(settled.is_ok(), "{pace:?}, {lasts:?} after {after:?}: {settled:?}");
     let ended = world.0.lock().unwrap().now;
     ended - began

@@ -286,7 +286,7 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     let mut first = member(&store, Notes::default());
     let mut taken = [first.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Away);
-    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(settle(&mut first, &mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     let mut second = member(&store, first.notes().clone()).after(first.into_tried());
     let picked = pick(&mut second, want(WALL, false)).unwrap();

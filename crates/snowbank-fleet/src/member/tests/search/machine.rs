@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::wire::{self, Wire};
-use crate::member::tests::pick_some;
+use crate::member::tests::{pick_some, settle};
 use crate::rules::{self, Proof};
 use crate::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
@@ -295,7 +295,7 @@ impl Machine {
     pub(super) fn settle(&mut self) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let mut taken = [Some(taken)];
-        let settled = member.settle(&mut taken, self.clocks(wall));
+        let settled = settle(&mut member, &mut taken, self.clocks(wall));
         self.notes = member.notes().clone();
         if let (Ok(()), [Some(taken)]) = (settled, taken) {
             self.starting = Some(Starting { member, taken, wall, is_revoked, is_settled: true });
