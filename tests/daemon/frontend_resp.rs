@@ -58,6 +58,14 @@ fn commands_of_a_new_connection_get_exact_replies() {
         ("INCRBY fast +1\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("SELECT 00\r\n", "-ERR value is not an integer or out of range\r\n"),
         ("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n"),
+        (
+            "CLIENT SETINFO LIB-NAME \"redis py\"\r\n",
+            "-ERR lib-name cannot contain spaces, newlines or special characters.\r\n",
+        ),
+        (
+            "CLIENT SETINFO lib-ver \"1\\n\"\r\n",
+            "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
+        ),
         ("CLIENT GETNAME\r\n", "$-1\r\n"),
         ("CLIENT SETNAME orders\r\n", "+OK\r\n"),
         ("CLIENT GETNAME\r\n", "$6\r\norders\r\n"),
@@ -232,7 +240,13 @@ fn a_transaction_is_answered_as_one_array_in_order() {
     client.asks("MULTI\r\nFOO\r\n", "+OK\r\n-ERR unknown command 'FOO', with args beginning with: \r\n");
     client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     client.asks("MULTI\r\n", "+OK\r\n");
-    client.asks("EXEC x\r\n", "-ERR wrong number of arguments for 'exec' command\r\n");
+    client.asks(
+        "EXEC x\r\n",
+        "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n",
+    );
+    client.asks("EXEC\r\n", "-ERR EXEC without MULTI\r\n");
+    client.asks("MULTI\r\n", "+OK\r\n");
+    client.asks("DISCARD x\r\n", "-ERR wrong number of arguments for 'discard' command\r\n");
     client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     client.asks("MULTI\r\nINCR fast\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
     client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");

@@ -42,6 +42,10 @@ fn ids_need_a_token_and_each_refusal_is_counted() {
         });
     }
     daemon.assert_logs("the token is not one of auth.token_file");
+    // A client that sends a long text as its token learns why it is closed.
+    let mut client = Client::of(&daemon);
+    client.send(array(&["AUTH", &"x".repeat(60_000)]));
+    client.is_closed_after("bytes before a token; send a token first");
 }
 
 #[test]

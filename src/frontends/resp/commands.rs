@@ -49,6 +49,10 @@ pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
     at_once.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
+pub(super) fn is_exec(arguments: &Arguments<'_>) -> bool {
+    arguments.get().first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+}
+
 /// Checks that a transaction can queue a request.
 pub(super) fn check_queueable(arguments: &Arguments<'_>, is_authorized: bool) -> Result<(), Refused> {
     match name_of(arguments)? {
@@ -70,7 +74,9 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
         return Err(Refused::unknown_command(arguments));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
-        return Err(Refused::malformed(format!("ERR wrong number of arguments for '{name}' command")));
+        let code = if *name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
+        let text = format!("{code} wrong number of arguments for '{name}' command");
+        return Err(Refused::malformed(text));
     }
     Ok(name)
 }

@@ -106,12 +106,13 @@ impl Resp {
     ) -> Reply {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
             let reply = self.answer_any(arguments, conditions, out);
-            // A wrong number of arguments fails the transaction, as in Redis. A nested MULTI is
-            // refused, but the transaction continues.
+            // A wrong number of arguments fails the transaction, as in Redis, and that of EXEC ends it.
+            // A nested MULTI is refused, but the transaction continues.
             if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
                 && arguments.count() > 1
             {
                 transaction.has_failed = true;
+                self.transaction.take_if(|_| commands::is_exec(arguments));
             }
             return reply;
         }

@@ -172,3 +172,23 @@ fn a_kept_http_connection_counts_once_for_its_identity() {
     assert_eq!(web.get("/v1/ids", "").code, 401);
     assert_eq!(web.rest(), b"");
 }
+
+/// A reload ends the idle connections of a token that it takes away, also those that a proxy or a
+/// pool keeps for later requests, and no other.
+#[test]
+fn a_reload_ends_idle_connections_of_a_removed_token() {
+    let identities = identity("billing", "") + &identity("orders", "");
+    let daemon = with_front_ends(&identities);
+    let [mut lost, mut kept] = [BILLING, ORDERS].map(|token| {
+        let mut web = http(&daemon);
+        assert_eq!(ask(&mut web, "/v1/ids", token).code, 200);
+        (web, resp(&daemon, token))
+    });
+    daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\n"));
+    assert!(daemon.reload().contains("other tokens"));
+    assert_eq!(lost.0.rest(), b"");
+    lost.1.is_closed_after("no longer accepts this token");
+    assert_eq!(ask(&mut kept.0, "/v1/ids", ORDERS).code, 200);
+    kept.1.send("INCR fast\r\n");
+    kept.1.integer();
+}

@@ -100,11 +100,14 @@ impl Resp {
                 encode::simple(out, "OK");
             }
             (Some("setinfo"), [attribute, value]) => {
-                if attribute.eq_ignore_ascii_case(b"lib-name") {
-                    self.announced.set_library(value);
-                } else if !attribute.eq_ignore_ascii_case(b"lib-ver") {
+                let is_name = attribute.eq_ignore_ascii_case(b"lib-name");
+                if !is_name && !attribute.eq_ignore_ascii_case(b"lib-ver") {
                     let text = format!("ERR Unrecognized option '{}'", shown(attribute));
                     return Err(Refused::malformed(text));
+                }
+                check_text(value, if is_name { "lib-name" } else { "lib-ver" })?;
+                if is_name {
+                    self.announced.set_library(value);
                 }
                 encode::simple(out, "OK");
             }
@@ -125,10 +128,7 @@ impl Resp {
                 format!("ERR found a client name of {found} bytes, allowed: {NAME_OF_CLIENT_BYTES_MAX}");
             return Err(Refused::malformed(text));
         }
-        if !name.iter().all(u8::is_ascii_graphic) {
-            let text = "ERR Client names cannot contain spaces, newlines or special characters.";
-            return Err(Refused::malformed(text));
-        }
+        check_text(name, "Client names")?;
         self.name = (!name.is_empty()).then(|| name.into());
         Ok(())
     }
@@ -136,4 +136,13 @@ impl Resp {
     fn client_id(&mut self) -> u64 {
         *self.id.get_or_insert_with(|| NEXT_CLIENT_ID.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// Checks that a text is one word of printable ASCII, as in Redis. `what` names it in the refusal.
+fn check_text(text: &[u8], what: &str) -> Result<(), Refused> {
+    if text.iter().all(u8::is_ascii_graphic) {
+        return Ok(());
+    }
+    let text = format!("ERR {what} cannot contain spaces, newlines or special characters.");
+    Err(Refused::malformed(text))
 }

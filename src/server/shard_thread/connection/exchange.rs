@@ -309,6 +309,21 @@ impl<F: FrontEnd> Exchange<F> {
         Some(TurnEnd::Close)
     }
 
+    /// Encodes the last message to a client that has sent too many bytes without a token.
+    #[cold]
+    pub(super) fn say_too_long(&mut self) {
+        let most = F::TOKEN_MESSAGE_BYTES_MAX;
+        let words = Words {
+            code: ErrorCode::Unauthorized,
+            action: Action::Tell,
+            retry_after: None,
+            message: format!("found a request of more than {most} bytes before a token; send a token first"),
+        };
+        let mut last = Vec::new();
+        self.front.farewell(&mut last, &words);
+        self.unwritten.extend(&last);
+    }
+
     /// Counts an answer without IDs. Logs the answer if it refuses a client that has sent no token.
     /// Returns true if the connection must close, because too many answers in a row were errors.
     #[cold]

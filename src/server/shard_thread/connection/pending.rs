@@ -72,7 +72,8 @@ impl<F: FrontEnd> Connection<F> {
 
     /// If the client has sent its token, frees the place among the pending connections and returns
     /// true. If the token was refused, sleeps for [`UNAUTHORIZED_DELAY`]. If the client has sent
-    /// too many bytes without a token, sets `turn` to [`TurnEnd::End`].
+    /// too many bytes without a token, encodes a last message, and sets `turn` to
+    /// [`TurnEnd::Close`].
     pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.pending = None;
@@ -85,10 +86,10 @@ impl<F: FrontEnd> Connection<F> {
                 self.record_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
             }
-            // The client has sent more bytes than a message with a token has.
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => {
                 self.record_unauthorized("it sent more bytes than a message with a token has");
-                *turn = TurnEnd::End;
+                self.exchange.say_too_long();
+                *turn = TurnEnd::Close;
             }
             _ => {}
         }
