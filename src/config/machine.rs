@@ -253,13 +253,14 @@ const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kuber
 
 /// Returns the ordinal at the end of a host name's first label: a number behind the last hyphen or,
 /// in a label without hyphens, behind one word. Each part before is a word, which at most two
-/// digits may follow.
+/// digits may follow. The second label, if there is one, is not a number, as in an address.
 ///
 /// # Errors
 /// There is no ordinal, or a part is random or belongs to an address, so that two machines could
 /// have it.
 fn number_of_host_name(name: &str) -> Result<u64, HostNameFault> {
-    let label = name.split('.').next().unwrap_or_default();
+    let mut labels = name.split('.');
+    let label = labels.next().unwrap_or_default();
     let mut parts = label.split('-').rev();
     let last = parts.next().unwrap_or_default();
     let Some((word, digits)) = word_and_digits(last).filter(|(_, digits)| !digits.is_empty()) else {
@@ -276,7 +277,8 @@ fn number_of_host_name(name: &str) -> Result<u64, HostNameFault> {
     }
     // The part before the number, or the one word, has letters.
     let explains = before.next().unwrap_or(word);
-    if explains.bytes().all(|byte| byte.is_ascii_digit()) {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number(explains) || labels.next().is_some_and(|next| !next.is_empty() && is_number(next)) {
         return Err(HostNameFault::NoWord);
     }
     let is_plain = |part: &str| {

@@ -14,6 +14,7 @@ use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::program::{Said, program};
+use crate::support::resp::{Client, array};
 use crate::support::wire::{EXHAUSTED, NO_CEILING, PARTIAL, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Random, Reply, poll};
@@ -385,6 +386,39 @@ fn a_counter_moves_to_another_machine() {
     let imported = new.run(&["state", "import", &file]).printed();
     assert!(imported.contains("ticket counter: goes on from ID 8"), "{imported}");
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
+}
+
+/// A shop may have a counter for each table, on a small machine. The bounds are twice what was
+/// measured. The metrics are read by programs that refuse more than 10 MB.
+#[test]
+fn a_daemon_bears_1024_counters() {
+    let names: Vec<String> = (0..1_024).map(|index| format!("table{index}")).collect();
+    let one = counted_from("0");
+    let file = one.path("export").display().to_string();
+    assert_eq!(one.run(&["state", "export", "--output", &file]).code, Some(0));
+    let text = fs::read_to_string(&file).expect("an export");
+    let mut export: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let record = export["records"][0].clone();
+    let named = |name: &String| {
+        let mut record = record.clone();
+        record["name"] = name.as_str().into();
+        record
+    };
+    export["records"] = names.iter().map(named).collect();
+    fs::write(&file, export.to_string()).expect("written");
+    let machine = Machine::new();
+    machine.run(&["state", "import", &file]).printed();
+    let sources: String = names.iter().map(|name| ORDERS.replace("orders", name)).collect();
+    let daemon = machine.setup(&sources).resp().admin().start();
+    let mut client = Client::of(&daemon);
+    names.iter().for_each(|name| client.send(array(&["INCR", name])));
+    names.iter().for_each(|_| assert_eq!(client.integer(), 1));
+    let resident_kib = daemon.resident_kib();
+    let metrics = get(&daemon, "/metrics").body.len();
+    let state = fs::metadata(machine.path("state").join("ceilings")).expect("a state file").len();
+    assert!(resident_kib <= 96 * 1_024, "{resident_kib} KiB resident");
+    assert!(metrics <= 1_600_000, "{metrics} bytes of metrics");
+    assert!(state <= 4 << 20, "{state} bytes of state");
 }
 
 /// `ticket set` for the even numbers succeeds while a daemon serves the odd numbers.

@@ -75,6 +75,9 @@ fn a_host_name_that_two_machines_could_number_alike_is_refused() {
         "-",
         "--",
         "web--12",
+        // An address with its dots.
+        "host-10.0.1.12",
+        "node1.0.0.12",
         // A number that no word explains.
         "42",
         "1234",
