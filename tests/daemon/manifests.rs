@@ -81,12 +81,14 @@ fn seconds(duration: &toml::Value) -> u64 {
 
 #[test]
 fn every_pod_runs_without_privileges() {
-    let image =
-        fs::read_to_string(repository().join("deploy/Containerfile")).expect("the image's Containerfile");
+    let image = fs::read_to_string(repository().join("packaging/release")).expect("what makes the image");
     for (file, documents) in manifests() {
         let spec = &pod(&documents)["spec"];
         let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
-        assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
+        assert!(
+            image.contains(&format!("\"User\": \"{user}:{user}\"")),
+            "{file}: the image's user is not {user}"
+        );
         assert_eq!(list(&spec["containers"], "containers").len(), 1, "{file}");
         for (path, value) in [
             ("/securityContext/runAsNonRoot", json!(true)),
@@ -205,6 +207,6 @@ fn the_locks_of_a_container_outlive_the_container() {
     let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
     assert!(page.contains("--volume snowbank-locks:/run/lock/snowbank "));
     // A new volume takes its owner and mode from the image's directory.
-    let image = fs::read_to_string(repository().join("deploy/Containerfile")).expect("the Containerfile");
-    assert!(image.contains("--mode=0700 --owner=7660 --group=7660 /run/lock/snowbank "));
+    let image = fs::read_to_string(repository().join("packaging/release")).expect("what makes the image");
+    assert!(image.contains("--mode=700 --owner=7660 --group=7660 \\\n        run/lock/snowbank "));
 }
