@@ -21,6 +21,10 @@ use snowbank_fleet::{CounterKey, Marker, Notes, NumberKey};
 use snowbank_state::form::Form;
 use snowbank_state::sealed;
 
+/// The clients of other languages have such a program among their own tests.
+#[path = "../stability/0.1.0/client.rs"]
+mod client;
+
 /// The sources of the kept state, which another machine kept.
 const SOURCES: &str = "[[sources]]\nname = \"orders\"\nworker_ids = \"3-4\"\n\
                        [[sources]]\nname = \"invoices\"\nkind = \"ticket\"\n";

@@ -126,3 +126,22 @@ fn a_run_that_cannot_start_keeps_the_last_runs_figures() {
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), "figures");
     }
 }
+
+/// `docs/stability.md` promises them.
+#[test]
+fn the_options_of_0_1_0_are_known() {
+    let names = include_str!("../../../tests/stability/0.1.0/names.txt");
+    let kept: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("loadtest ")).collect();
+    assert_eq!(kept.len(), 4, "{kept:?}");
+    for kept in kept {
+        let (subcommand, options) = kept.split_once(": ").expect("a command");
+        let help = match subcommand {
+            "run" => command("--help"),
+            subcommand => command(&format!("{subcommand} --help")),
+        };
+        let shown: Vec<&str> = help.stdout.split_whitespace().collect();
+        for option in options.split(' ') {
+            assert!(shown.contains(&option), "{subcommand} {option}");
+        }
+    }
+}
