@@ -5,27 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Settings;
-use super::daemon::rows_of_file;
 use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
-use super::value::{Value, excerpt};
+use super::value::Value;
 use snowbank_wire::one_line;
-
-/// The words of the TOML library for a key that a section has already.
-const DUPLICATE: &str = "duplicate key";
-
-/// Returns true for a line that begins with the name of a setting or of a section.
-fn is_of_configuration(line: &str) -> bool {
-    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
-    let line = line.trim();
-    match line.trim_start_matches('[') {
-        section if section.len() < line.len() => is_name(section.trim_end_matches(']')),
-        _ => {
-            let key = line.split('=').next().unwrap_or_default().trim();
-            rows_of_file().any(|row| row.key == key)
-        }
-    }
-}
 
 /// The file, option or variable that values come from. The input gives mistakes their place.
 pub(super) enum Input<'i> {
@@ -94,36 +77,6 @@ impl Findings {
     /// Returns whether a setting of a source was given, for this source alone or for all.
     pub(super) fn is_given_to(&self, index: usize, key: &str) -> bool {
         self.origins.is_given(&self.origins.in_source(index, key).0)
-    }
-
-    /// Reports a line that is not TOML. Reports each line once, because further errors of a line
-    /// mostly follow from the first.
-    pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
-        let origin = input.origin(span);
-        if self.mistakes.iter().any(|mistake| mistake.origin == origin) {
-            return;
-        }
-        let line = match (input, &origin) {
-            (Input::File { text, .. }, Origin::Line(_, line)) => {
-                text.lines().nth(line - 1).unwrap_or_default()
-            }
-            _ => "",
-        };
-        let found = if is_of_configuration(line) {
-            format!("`{}`", excerpt(line.trim()))
-        } else {
-            // The file may be one of secrets, given as a configuration by mistake.
-            "a line".to_owned()
-        };
-        let text = if reason.contains(DUPLICATE) {
-            format!(
-                "found {found} a second time, allowed: once in each section; remove one, or move it: a line belongs to the \
-                 section above it, and what stands before the first section is the daemon's"
-            )
-        } else {
-            format!("found {found}, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes")
-        };
-        self.mistake(origin, "", text);
     }
 
     /// Reads one value into its setting.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::file_ref::FileRef;
 use super::refused::Refused;
 use super::setting::{Change::Restart, Section::Table};
+use super::units::{Written, quoted};
 use super::value::Value;
 use snowbank_fleet::HORIZON_MAX;
 use snowbank_fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
@@ -17,15 +18,16 @@ const PEERS: &str = "peers are asked at the start";
 /// The word for no coordinator: only this machine's locks and state keep worker IDs apart.
 const NONE: &str = "none";
 
-/// Returns the name of a coordinator in a configuration.
-pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
-    coordinator.map_or(NONE, |kind| kind.name)
+impl Written for Option<CoordinatorKind> {
+    fn written(&self) -> String {
+        quoted(self.map_or(NONE, CoordinatorKind::name))
+    }
 }
 
 /// Reads the kind of a coordinator. The refusal of "redis" gives the reason, because katsubushi
 /// keeps its worker IDs in a Redis.
-fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, Refused> {
-    let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
+fn read_coordinator(value: Value<'_>) -> Result<Option<CoordinatorKind>, Refused> {
+    let kinds = CoordinatorKind::ALL.map(|kind| (kind.name(), Some(kind)));
     let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();
     let read = value.choice(&choices);
     if value.is_word("redis") { read.map_err(|refused| Refused::Redis(Box::new(refused))) } else { read }
@@ -39,7 +41,7 @@ settings! {
         /// fleet init` prepares the store: see docs/fleet.md.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs.
-        coordinator: Option<&'static CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
+        coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             read_coordinator;
 
         /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd,
@@ -101,7 +103,7 @@ impl FleetSettings {
     }
 
     /// Returns the members of a coordinator of this kind.
-    pub(super) fn members(&self, kind: &'static CoordinatorKind) -> Vec<Endpoint> {
+    pub(super) fn members(&self, kind: CoordinatorKind) -> Vec<Endpoint> {
         if self.endpoints.is_empty() { vec![Endpoint::local(kind)] } else { self.endpoints.clone() }
     }
 }

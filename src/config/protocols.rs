@@ -3,6 +3,7 @@
 
 use super::Settings;
 use super::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Section::Table};
+use super::units::{Written, quoted, word};
 use snowbank_wire::address::Address;
 
 /// Defines the protocols. Each row has a protocol, its section, the type of its settings, and the
@@ -120,6 +121,12 @@ pub enum Replies {
     Integer,
     /// Bulk strings.
     String,
+}
+
+impl Written for Replies {
+    fn written(&self) -> String {
+        quoted(word(*self))
+    }
 }
 
 settings! {

@@ -10,10 +10,27 @@ use super::Settings;
 use super::daemon::{rows_of_file, tables};
 use super::findings::{Findings, Input};
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
+use super::mistake::Origin;
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
+
+/// The words of the TOML library for a key that a section has already.
+const DUPLICATE: &str = "duplicate key";
+
+/// Returns true for a line that begins with the name of a setting or of a section.
+fn is_of_configuration(line: &str) -> bool {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
+    let line = line.trim();
+    match line.trim_start_matches('[') {
+        section if section.len() < line.len() => is_name(section.trim_end_matches(']')),
+        _ => {
+            let key = line.split('=').next().unwrap_or_default().trim();
+            rows_of_file().any(|row| row.key == key)
+        }
+    }
+}
 
 /// The settings that were read so far. A refused value leaves its setting as it was. There is at
 /// least one source.
@@ -34,7 +51,7 @@ impl Reader {
         let input = Input::file(path, text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            self.findings.not_toml(&input, &error.span().unwrap_or_default(), error.message());
+            self.not_toml(&input, &error.span().unwrap_or_default(), error.message());
         }
         if !errors.is_empty() {
             return;
@@ -52,6 +69,36 @@ impl Reader {
         if let Some(entry) = sources {
             self.read_sources(&input, entry);
         }
+    }
+
+    /// Reports a line that is not TOML. Reports each line once, because further errors of a line
+    /// mostly follow from the first.
+    fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
+        let origin = input.origin(span);
+        if self.findings.mistakes.iter().any(|mistake| mistake.origin == origin) {
+            return;
+        }
+        let line = match (input, &origin) {
+            (Input::File { text, .. }, Origin::Line(_, line)) => {
+                text.lines().nth(line - 1).unwrap_or_default()
+            }
+            _ => "",
+        };
+        let found = if is_of_configuration(line) {
+            format!("`{}`", excerpt(line.trim()))
+        } else {
+            // The file may be one of secrets, given as a configuration by mistake.
+            "a line".to_owned()
+        };
+        let text = if reason.contains(DUPLICATE) {
+            format!(
+                "found {found} a second time, allowed: once in each section; remove one, or move it: a line belongs to the \
+                 section above it, and what stands before the first section is the daemon's"
+            )
+        } else {
+            format!("found {found}, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes")
+        };
+        self.findings.mistake(origin, "", text);
     }
 
     fn read_root_entry(&mut self, input: &Input<'_>, entry: Entry<'_>) {

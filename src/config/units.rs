@@ -11,13 +11,11 @@ use tracing::level_filters::LevelFilter;
 
 use super::fields::{LogFormat, Shards, WorkerIds};
 use super::file_ref::FileRef;
-use super::fleet;
-use super::protocols::Replies;
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
 use snowbank_core::shard::Order;
 use snowbank_core::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_fleet::{CoordinatorKind, Endpoint};
+use snowbank_fleet::Endpoint;
 use snowbank_id::layout::Layout;
 use snowbank_tls::names::CertificateName;
 use snowbank_wire::address::Address;
@@ -96,7 +94,6 @@ written! {
         addresses => list(addresses),
     };
     Vec<Endpoint>: |endpoints| list(endpoints);
-    Option<&'static CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
     WorkerIdFrom: |from| quoted(from);
     Layout: |layout| quoted(layout);
     WorkerIds: |worker_ids| worker_ids.by_field.as_ref().map_or_else(|| quoted(&worker_ids.set), quoted);
@@ -104,7 +101,6 @@ written! {
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
     Kind: |kind| quoted(kind.name());
-    Replies: |choice| quoted(word(*choice));
     LogFormat: |format| quoted(word(*format));
     LevelFilter: |level| quoted(level);
 }

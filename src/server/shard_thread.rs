@@ -2,10 +2,10 @@
 //!
 //! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
 //!   part of a stop.
-//! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection, and
-//!   the buffers that the connection borrows for this turn.
-//! - `member`: a connection's membership in the thread. By it, a stop or a reload wakes the
-//!   connection.
+//! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection.
+//!   `turn_state`: the buffers that a turn borrows.
+//! - `member`: a connection's membership in the thread. `wakers`: by them, a stop or a reload wakes
+//!   the connections.
 //! - `connection`: one connection, from bytes read to bytes written. This is the only module that
 //!   sees both a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
@@ -27,4 +27,6 @@ pub(crate) mod scheduler;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn;
+mod turn_state;
+mod wakers;
 mod welcome;

@@ -10,7 +10,7 @@ use super::CoordinatorKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The coordinator's kind.
-    pub kind: &'static CoordinatorKind,
+    pub kind: CoordinatorKind,
     /// True if connections to the endpoint use TLS.
     pub is_tls: bool,
     pub(super) host: String,
@@ -24,9 +24,7 @@ pub struct WrongEndpoint(String);
 
 /// Returns the forms of all kinds' endpoints, for people.
 fn forms() -> String {
-    let forms: Vec<String> =
-        CoordinatorKind::all().map(|kind| format!("{} for {}", kind.allowed(), kind.name)).collect();
-    forms.join(", ")
+    CoordinatorKind::ALL.map(|kind| format!("{} for {}", kind.allowed(), kind.name())).join(", ")
 }
 
 impl FromStr for Endpoint {
@@ -40,21 +38,21 @@ impl FromStr for Endpoint {
 impl Endpoint {
     fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        let kind = CoordinatorKind::with_scheme(scheme)?;
+        let kind = CoordinatorKind::ALL.into_iter().find(|kind| kind.schemes().contains(&scheme))?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-            _ => (rest, kind.port),
+            _ => (rest, kind.port()),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte));
-        let is_tls = scheme == kind.schemes[1];
+        let is_tls = scheme == kind.schemes()[1];
         (is_plain && !host.is_empty()).then(|| Endpoint { kind, is_tls, host: host.to_owned(), port })
     }
 
     /// Returns the endpoint of a coordinator on this machine, at its kind's own port.
-    pub fn local(kind: &'static CoordinatorKind) -> Self {
-        Endpoint { kind, is_tls: false, host: String::from("127.0.0.1"), port: kind.port }
+    pub fn local(kind: CoordinatorKind) -> Self {
+        Endpoint { kind, is_tls: false, host: String::from("127.0.0.1"), port: kind.port() }
     }
 
     /// Returns the host and the port, as in a URL.
@@ -66,7 +64,7 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.kind.schemes[usize::from(self.is_tls)], self.authority())
+        write!(f, "{}://{}", self.kind.schemes()[usize::from(self.is_tls)], self.authority())
     }
 }
 

@@ -24,17 +24,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
-use super::line::{self, ANSWER_BYTES_MAX, Access, Line, explain_hidden, late};
-use super::{CoordinatorKind, NUMBERS_MAX, NoAnswer, Swap, Swapped};
+use super::line::{self, ANSWER_BYTES_MAX, Access, explain_hidden, late};
+use super::{NUMBERS_MAX, NoAnswer, Swap, Swapped};
 use snowbank_wire::one_line;
-
-/// etcd, as a kind of coordinator.
-pub(super) const KIND: CoordinatorKind = CoordinatorKind {
-    name: "etcd",
-    port: 2379,
-    schemes: ["http", "https"],
-    open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
-};
 
 /// The path of the request for a member's cluster ID. That request needs no user.
 const STATUS: &str = "/v3/maintenance/status";
@@ -62,7 +54,7 @@ const INTERIM_MAX: usize = 8;
 const LINE_CHARS_MAX: usize = 200;
 
 /// An open connection to a member: HTTP, over TLS or not.
-struct Session {
+pub(super) struct Session {
     sender: SendRequest<Full<Bytes>>,
     /// The task that moves the connection's bytes.
     driver: JoinHandle<hyper::Result<()>>,

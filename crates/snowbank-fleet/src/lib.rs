@@ -19,8 +19,8 @@
 //!   the coordinator means. Both modules are pure.
 //! - `counter`: the key and the rules of a shared ticket counter. This module is pure too.
 //! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
-//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and
-//!   `coordinator_kind` lists both.
+//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, which
+//!   `coordinator_kind` lists.
 //! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
 //!   to the same cluster.
 //! - `member`: a daemon at its coordinator. It takes numbers, raises their bounds, checks their
@@ -61,6 +61,7 @@ pub use coordinator_kind::CoordinatorKind;
 pub use counter::{CounterKey, NumberRange, Rest};
 pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{FleetLimits, HORIZON_MAX, KeyError, Marker, NumberKey, Paths};
+use line::Line;
 pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Free, Member, Names, Pause, Pool, Taken, Tried, Want};
 pub use notes::{Note, NoteStore, Notes};
@@ -261,7 +262,10 @@ pub trait Coordinator: Send {
 /// # Errors
 /// The system allows no more open files.
 pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
-    (access.kind.open)(access)
+    Ok(match access.kind {
+        CoordinatorKind::Etcd => Box::new(Line::<etcd::Session>::new(access)?),
+        CoordinatorKind::ZooKeeper => Box::new(Line::<zookeeper::Session>::new(access)?),
+    })
 }
 
 /// The most worker IDs of a daemon in a fleet: one message reads or writes all their keys and the

@@ -54,7 +54,7 @@ pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The coordinator's kind.
-    pub kind: &'static CoordinatorKind,
+    pub kind: CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
     /// The user, if the coordinator asks for a user.

@@ -10,18 +10,11 @@ mod session;
 use std::time::Duration;
 
 use self::jute::{Reader, Writer};
-use self::session::{Answer, NO_NODE, Request, Session, fault_of};
+pub(super) use self::session::Session;
+use self::session::{Answer, NO_NODE, Request, fault_of};
 use super::endpoint::Endpoint;
-use super::line::{self, Access, Line};
-use super::{CoordinatorKind, NUMBERS_MAX, NoAnswer, Swap, Swapped};
-
-/// ZooKeeper, as a kind of coordinator.
-pub(super) const KIND: CoordinatorKind = CoordinatorKind {
-    name: "zookeeper",
-    port: 2181,
-    schemes: ["zookeeper", "zookeepers"],
-    open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
-};
+use super::line::{self, Access};
+use super::{NUMBERS_MAX, NoAnswer, Swap, Swapped};
 
 /// Operations, by ZooKeeper's numbers.
 const CREATE: i32 = 1;

@@ -34,6 +34,7 @@ use self::queue::KEPT_FREELY;
 use super::allocate::Parked;
 use super::member::Member;
 use super::scheduler::Account;
+use super::turn::Turn;
 use crate::access::Session;
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;
@@ -186,7 +187,7 @@ impl<F: FrontEnd> Connection<F> {
                 self.exchange.front.end_with_next_reply();
             }
             let exchange = &mut self.exchange;
-            waiting = thread.take_turn(&mut self.session, |turn| exchange.resume(turn, parked));
+            waiting = Turn::take(&thread, &mut self.session, |turn| exchange.resume(turn, parked));
         }
         if self.exchange.unread.len() > SHORT_READ_BYTES_MAX {
             self.flush().await?;

@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use super::turn::READ_BYTES_MAX;
+use super::turn_state::READ_BYTES_MAX;
 use crate::server::net::counted_socket::TlsRead;
 
 /// The cost of a turn without its requests and replies: the cost of two system calls. One unit of

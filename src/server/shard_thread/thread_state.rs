@@ -1,8 +1,8 @@
 //! The state of one shard's thread, shared by its tasks.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
@@ -10,11 +10,10 @@ use tokio::sync::Notify;
 use crate::os_clock;
 
 use super::scheduler::Scheduler;
-use super::turn::{Turn, TurnState};
+use super::turn_state::TurnState;
 use super::welcome::Kept;
-use crate::access::Session;
 use crate::config::Protocol;
-use crate::frontends::{Counts, CountsOf, Gets};
+use crate::frontends::{Counts, CountsOf, Gets, Greets};
 use crate::server::common::Common;
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::{LiveConfig, Stage};
@@ -61,6 +60,14 @@ impl CountsOf for ThreadState {
     }
 }
 
+impl Greets for ThreadState {
+    fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
+        let metrics = &self.common.metrics;
+        let is_sure = metrics.fleet_answers.load(Ordering::Relaxed);
+        self.welcome.borrow_mut().write(&self.live_config.borrow(), is_sure, metrics.instance.0, tag, out);
+    }
+}
+
 impl ThreadState {
     pub(crate) fn new(common: Arc<Common>, index: usize) -> Self {
         let live_config = Arc::clone(&common.live_config.borrow());
@@ -86,19 +93,6 @@ impl ThreadState {
     /// Reads the clocks. Returns the time that the daemon believes.
     pub(super) fn now(&self) -> Now {
         self.common.wall.believe(os_clock::read())
-    }
-
-    /// Takes a turn for a request that has waited.
-    pub(super) fn take_turn<T>(
-        self: &Rc<Self>,
-        session: &mut Session,
-        serve: impl FnOnce(&mut Turn<'_>) -> T,
-    ) -> T {
-        let config = &*self.live_config.borrow();
-        let state = &mut *self.turn.borrow_mut();
-        let served = serve(&mut Turn::begin(self, config, state, session));
-        state.shard.top_up();
-        served
     }
 
     /// Adopts a new configuration, which later turns use. Wakes all connections. They then wait with

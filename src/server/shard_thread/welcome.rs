@@ -3,11 +3,8 @@
 //! A shard keeps the bytes, and makes them again when a source's grant, the fleet's answer or the
 //! configuration has changed.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::thread_state::ThreadState;
-use crate::frontends::Greets;
 use crate::server::shared::live_config::LiveConfig;
 use snowbank_wire::reply::{self, WireIds};
 use snowbank_wire::{VERSION, Welcome};
@@ -31,28 +28,28 @@ struct MadeFrom {
     claimed: Vec<bool>,
 }
 
-impl MadeFrom {
-    fn read(thread: &ThreadState, config: &LiveConfig) -> MadeFrom {
-        // A daemon whose fleet does not answer may have lost its worker IDs to another daemon.
-        let is_sure = thread.common.metrics.fleet_answers.load(Ordering::Relaxed);
+impl Kept {
+    /// Appends the WELCOME of this configuration, with a tag. A daemon whose fleet does not answer
+    /// may have lost its worker IDs to another daemon, so `is_sure` is then false, and the WELCOME
+    /// has no claims.
+    pub(super) fn write(
+        &mut self,
+        config: &LiveConfig,
+        is_sure: bool,
+        instance: u64,
+        tag: u16,
+        out: &mut Vec<u8>,
+    ) {
         let supplies = config.in_order();
         let claimed = supplies.map(|(_, supply)| is_sure && supply.source.grant().is_in_force()).collect();
-        MadeFrom { version: config.version, claimed }
-    }
-}
-
-impl Greets for ThreadState {
-    fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
-        let config = &*self.live_config.borrow();
-        let mut kept = self.welcome.borrow_mut();
-        let made_from = MadeFrom::read(self, config);
-        if kept.made_from.as_ref() != Some(&made_from) {
-            kept.frame.clear();
-            encode(&mut kept.frame, config, &made_from.claimed, self.common.metrics.instance.0);
-            kept.made_from = Some(made_from);
+        let made_from = MadeFrom { version: config.version, claimed };
+        if self.made_from.as_ref() != Some(&made_from) {
+            self.frame.clear();
+            encode(&mut self.frame, config, &made_from.claimed, instance);
+            self.made_from = Some(made_from);
         }
         let start = out.len();
-        out.extend_from_slice(&kept.frame);
+        out.extend_from_slice(&self.frame);
         out[start + 6..start + 8].copy_from_slice(&tag.to_le_bytes());
     }
 }

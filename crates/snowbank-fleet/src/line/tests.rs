@@ -3,7 +3,7 @@ use std::future::pending;
 use tokio::sync::Barrier;
 
 use super::*;
-use crate::{Marker, zookeeper};
+use crate::{CoordinatorKind, Marker};
 
 /// A session with the endpoint of this host. The host `hangs` never answers, `away` refuses
 /// connections, `strange` refuses the password, and `empty` has no marker. Every other host has a
@@ -60,7 +60,7 @@ fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
 fn line(hosts: &[&str]) -> Line<Named> {
     let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
-    let kind = &zookeeper::KIND;
+    let kind = CoordinatorKind::ZooKeeper;
     let tls = ClientFiles::default();
     Line::new(Access { kind, endpoints, user: None, tls, certificate: None, boot_clock: || BootMicros(0) })
         .unwrap()

@@ -41,7 +41,7 @@ pub(super) struct Answer {
 }
 
 /// A connection with its own session.
-pub(super) struct Session {
+pub(crate) struct Session {
     stream: Box<dyn Stream>,
     xid: i32,
     /// True if the session has logged in. Then only its user may use the nodes that it creates.

@@ -75,7 +75,7 @@ async fn allocate(
         if let Some(parked) = &mut parked {
             parked.ready(thread).await;
         }
-        let next = thread.take_turn(session, |turn| {
+        let next = Turn::take(thread, session, |turn| {
             let allocated = match parked.take() {
                 None => turn.allocate(request, || 0),
                 Some(parked) => parked.resume(turn),

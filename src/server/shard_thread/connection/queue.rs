@@ -21,7 +21,7 @@ use crate::os_clock;
 use crate::server::health::metrics::CloseReason;
 use crate::server::net::tls_stream::UNSENT_BYTES_MAX;
 use crate::server::shard_thread::thread_state::ThreadState;
-use crate::server::shard_thread::turn::READ_BYTES_MAX;
+use crate::server::shard_thread::turn_state::READ_BYTES_MAX;
 use snowbank_wire::MAX_REPLY_SIZE;
 
 /// One connection's share is the free budget divided by this. A lone client that sends everything
