@@ -22,6 +22,7 @@
 #[macro_use]
 mod setting;
 
+mod conflict;
 mod daemon;
 mod diff;
 mod fields;

@@ -1,5 +1,6 @@
 //! The findings of reading a configuration: where each setting was given, and its mistakes.
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,27 +52,27 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl AsRef<str>) {
+    pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl Display) {
         // A message is one line, even if a library's text or a value has several.
-        let text = one_line(text.as_ref());
+        let text = one_line(&text.to_string());
         self.mistakes.push(Mistake { origin, key: key.into(), text, is_clock_behind: false });
     }
 
     /// Reports a mistake at the place where this setting was given.
-    pub(super) fn mistake_of(&mut self, key: &str, text: impl AsRef<str>) {
+    pub(super) fn mistake_of(&mut self, key: &str, text: impl Display) {
         self.mistake(self.origins.of(key), key, text);
     }
 
     /// Reports a mistake at the place where this setting of a source was given.
-    pub(super) fn mistake_of_source(&mut self, index: usize, key: &str, text: impl AsRef<str>) {
+    pub(super) fn mistake_of_source(&mut self, index: usize, key: &str, text: impl Display) {
         let (full, origin) = self.origins.in_source(index, key);
         self.mistake(origin, full, text);
     }
 
     /// Reports a mistake that goes away once the clock is right.
-    pub(super) fn clock_behind(&mut self, index: usize, text: String) {
+    pub(super) fn clock_behind(&mut self, index: usize, text: impl Display) {
         let (key, origin) = self.origins.in_source(index, "layout");
-        self.mistakes.push(Mistake { origin, key, text, is_clock_behind: true });
+        self.mistakes.push(Mistake { origin, key, text: text.to_string(), is_clock_behind: true });
     }
 
     /// Returns whether a setting of a source was given, for this source alone or for all.
@@ -93,7 +94,7 @@ impl Findings {
         let in_file = self.origins.origin_of(row, source);
         let before = (row.show)(settings, source.unwrap_or(0));
         if let Err(refused) = (row.read)(settings, source.unwrap_or(0), value) {
-            self.mistake(origin.clone(), &*key, refused.to_string());
+            self.mistake(origin.clone(), &*key, refused);
         }
         let value = (row.show)(settings, source.unwrap_or(0));
         if let (Origin::Override(name), Origin::Line(..)) = (&origin, &in_file)

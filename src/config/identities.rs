@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Settings;
+use super::conflict::Conflict;
 use super::findings::Findings;
 use super::setting::{Change::Reload, Section::Identity};
 use snowbank_tls::names::CertificateName;
@@ -54,27 +55,20 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) {
         let name = &identity.name;
         let key = format!("identities[{index}].certificate_names");
         if !identity.certificate_names.is_empty() && name == ANONYMOUS {
-            let text = format!(
-                "found names, allowed: none, because {ANONYMOUS:?} stands for clients without an identity"
-            );
-            findings.mistake_of(&key, text);
+            findings.mistake_of(&key, Conflict::NamesOfAnonymous);
         } else if !identity.certificate_names.is_empty() && tls.client_ca.is_none() {
-            let text = "found names, but no client shows a certificate; name the authority of their certificates in tls.client_ca";
-            findings.mistake_of(&key, text);
+            findings.mistake_of(&key, Conflict::NamesWithoutCa);
         }
         for certificate in &identity.certificate_names {
             if let Some(earlier) = certificates.insert(certificate, index) {
-                let text = format!(
-                    "found \"{certificate}\", which identities[{earlier}] has, allowed: each name once"
-                );
-                findings.mistake_of(&key, text);
+                let name = certificate.to_string();
+                findings.mistake_of(&key, Conflict::CertificateTwice { name, earlier });
             }
         }
         for source in identity.sources.iter().flatten() {
             if !known.contains(&source.as_str()) {
-                let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
-                let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
-                findings.mistake_of(&format!("identities[{index}].sources"), text);
+                let conflict = Conflict::NoSuchSource { found: source, sources: &known };
+                findings.mistake_of(&format!("identities[{index}].sources"), conflict);
             }
         }
     }
@@ -85,8 +79,8 @@ pub(super) fn check_names<'n>(list: &str, names: impl Iterator<Item = &'n str>, 
     let mut indices = BTreeMap::new();
     for (index, name) in names.enumerate() {
         if let Some(earlier) = indices.insert(name, index) {
-            let text = format!("found {name:?}, the name of {list}[{earlier}], allowed: a name of its own");
-            findings.mistake_of(&format!("{list}[{index}].name"), text);
+            let conflict = Conflict::NameTwice { name, list, earlier };
+            findings.mistake_of(&format!("{list}[{index}].name"), conflict);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The node fields of a layout for which `worker_ids` gives no number: the number comes from the
 //! origin that `worker_id_from` names.
 
+use super::conflict::Conflict;
 use super::fields::WorkerIds;
 use super::worker_id_from::WorkerIdFrom;
 use snowbank_id::layout::{Field, Layout, LayoutError, Role, WorkerSet};
@@ -54,29 +55,19 @@ impl<'s> OpenFields<'s> {
     /// Checks that worker IDs can be made of every number that this origin may give.
     ///
     /// # Errors
-    /// The key of the setting that does not fit, and why.
-    pub(super) fn fit(&self, from: &WorkerIdFrom) -> Result<(), (&'static str, String)> {
+    /// Why the settings do not fit each other.
+    pub(super) fn fit<'f>(&self, from: &'f WorkerIdFrom) -> Result<(), Conflict<'f>> {
         let values = self.values();
         if self.ids.are_given && (self.ids.by_field.is_none() || self.fields.is_empty()) {
-            return Err((
-                "worker_ids",
-                format!(
-                    "found worker IDs beside worker_id_from = \"{from}\", allowed: none, or some but not all of the layout's \
-                     node fields, as in \"datacenter=1\""
-                ),
-            ));
+            return Err(Conflict::WorkerIdsBesideOrigin(from));
         }
         if self.fields.is_empty() {
-            let text = format!("found \"{from}\", allowed only with a layout that has a node field");
-            return Err(("worker_id_from", text));
+            return Err(Conflict::NoNodeField(from));
         }
         if matches!(from, WorkerIdFrom::Ipv4(_)) && !values.is_power_of_two() {
-            let text = format!(
-                "found \"{from}\" and {values} worker IDs in the layout, allowed: a power of two, because they are \
-                 low bits of an address"
-            );
-            return Err(("worker_id_from", text));
+            return Err(Conflict::NotBitsOfAddress { from, values });
         }
-        self.with(0).map(|_| ()).map_err(|error| ("worker_ids", error.to_string()))
+        self.with(0)?;
+        Ok(())
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             Some(Err(error)) if credentials.may_be_elsewhere => {
                 secrets.warnings.push(format!("{key}: {error}; not checked here"));
             }
-            Some(Err(error)) => findings.mistake_of(key, error.to_string()),
+            Some(Err(error)) => findings.mistake_of(key, error),
         }
     }
     for (what, key) in [
@@ -111,7 +111,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
                     PemFile::Key => "tls.key",
                     PemFile::Authorities => "tls.client_ca",
                 };
-                findings.mistake_of(key, fault.to_string());
+                findings.mistake_of(key, fault);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use super::Settings;
+use super::conflict::{Conflict, MAX_AHEADS_IN_HORIZON};
 use super::daemon::TlsSettings;
 use super::findings::Findings;
 use super::fleet::FleetSettings;
@@ -14,9 +15,7 @@ use super::reader::Reader;
 use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_source};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use super::units::Plain;
-use snowbank_fleet::HORIZON_MAX;
-use snowbank_fleet::{CoordinatorKind, NUMBERS_MAX};
+use snowbank_fleet::NUMBERS_MAX;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_wire::address::Address;
 
@@ -69,14 +68,10 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
         return;
     }
     if client_ca.is_some() {
-        let text = "found a client CA, which only TLS listeners use; set tls.certificate and tls.key too";
-        findings.mistake_of("tls.client_ca", text);
+        findings.mistake_of("tls.client_ca", Conflict::ClientCaAlone);
     }
     for (setting, address) in all_addresses(settings).filter(|(_, address)| address.is_tls()) {
-        let text = format!(
-            "found {address} without a certificate; name one and its key in [tls] (certificate, key), or leave out tls:"
-        );
-        findings.mistake_of(setting, text);
+        findings.mistake_of(setting, Conflict::NoCertificate(address));
     }
 }
 
@@ -84,7 +79,7 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
 fn check_pair(one: &str, has_one: bool, other: &str, has_other: bool, findings: &mut Findings) {
     if has_one != has_other {
         let given = if has_one { one } else { other };
-        findings.mistake_of(given, format!("{one} and {other} belong together; set both or none"));
+        findings.mistake_of(given, Conflict::HalfOfPair { one, other });
     }
 }
 
@@ -95,18 +90,16 @@ fn check_distinct(settings: &Settings, findings: &mut Findings) {
     for (key, address) in all_addresses(settings).filter(|(_, address)| !address.has_any_port()) {
         let place = address.to_string().trim_start_matches("tls:").to_owned();
         if let Some(other) = earlier.insert(place, key) {
-            let text = format!("found {address}, which {other} has already, allowed: each address once");
-            findings.mistake_of(key, text);
+            findings.mistake_of(key, Conflict::AddressTwice { address, other });
         }
     }
 }
 
 /// Checks that `any_key` names an existing source.
 fn check_any_key(settings: &Settings, findings: &mut Findings) {
-    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
-    if let Some(wanted) = settings.any_key.as_deref().filter(|wanted| !names.contains(wanted)) {
-        let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
-        findings.mistake_of("any_key", text);
+    let sources: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
+    if let Some(found) = settings.any_key.as_deref().filter(|wanted| !sources.contains(wanted)) {
+        findings.mistake_of("any_key", Conflict::AnyKey { found, sources });
     }
 }
 
@@ -119,11 +112,7 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
         if addresses.is_empty() || settings.front_ends.exempt(protocol) {
             continue;
         }
-        let text = format!(
-            "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a \
-             token; or {exemption}, so that everyone who can connect draws IDs"
-        );
-        findings.mistake_of(protocol.listen_key(), text);
+        findings.mistake_of(protocol.listen_key(), Conflict::NoPlaceForTokens { file, exemption });
     }
 }
 
@@ -132,11 +121,9 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let FleetSettings { coordinator, endpoints, certificate, key, user, password_file, peers, .. } =
         &settings.fleet;
     match coordinator {
-        Some(kind) => {
-            for endpoint in endpoints.iter().filter(|endpoint| endpoint.kind != *kind) {
-                let allowed = kind.allowed();
-                let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
-                findings.mistake_of("fleet.endpoints", text);
+        &Some(kind) => {
+            for endpoint in endpoints.iter().filter(|endpoint| endpoint.kind != kind) {
+                findings.mistake_of("fleet.endpoints", Conflict::EndpointOfOtherKind { endpoint, kind });
             }
         }
         None => check_no_coordinator(settings, findings),
@@ -151,12 +138,11 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
 /// Reports a source or a setting of `[fleet]` that needs a coordinator, if none is named.
 fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
     for (index, _) in settings.shared_counters() {
-        let text = "found \"fleet-ticket\" and no coordinator in [fleet]; set fleet.coordinator";
-        findings.mistake_of_source(index, "kind", text);
+        findings.mistake_of_source(index, "kind", Conflict::NeedsCoordinator { found: "fleet-ticket" });
     }
     if let Some((index, _)) = settings.assigned().next() {
-        let text = "found \"coordinator\" and no coordinator in [fleet]; set fleet.coordinator";
-        return findings.mistake_of_source(index, "worker_id_from", text);
+        let conflict = Conflict::NeedsCoordinator { found: "coordinator" };
+        return findings.mistake_of_source(index, "worker_id_from", conflict);
     }
     // An explicit coordinator = "none" is a choice, not a forgotten line. If peers are given, even
     // as [], the settings for their TLS need no coordinator.
@@ -169,21 +155,10 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let is_used = is_for_peers && has_peers;
         if !is_used && (row.show)(settings, 0) != row.default {
             let key = row.full_key(None);
-            let text = format!(
-                "found {key} without fleet.coordinator, so nothing keeps two machines from using the same worker ID; name \
-                 a coordinator ({}), or remove {key}",
-                CoordinatorKind::names()
-            );
-            return findings.mistake_of(&key, text);
+            return findings.mistake_of(&key, Conflict::ForgottenCoordinator(&key));
         }
     }
 }
-
-/// The least horizon, in units of `max_ahead`. With this horizon, a holder raises its bound when 3
-/// × `max_ahead` are left, which is half of the horizon. When 2 × `max_ahead` are left, the holder
-/// must assume that another daemon has taken the worker ID (`rules::may_be_abandoned`). So a raise
-/// may take one `max_ahead`.
-const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
@@ -194,23 +169,14 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     if !settings.fleet.is_used() || horizon >= least {
         return;
     }
-    let text = format!(
-        "found a max_ahead of \"{}\" and a fleet.horizon of \"{}\", allowed: a horizon of at least \
-         {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{}\", and at most \"{}\", so that a running daemon \
-         keeps its worker IDs; or a max_ahead of at most \"{}\"",
-        Plain(*max_ahead),
-        Plain(horizon),
-        Plain(least),
-        Plain(HORIZON_MAX),
-        Plain(horizon / MAX_AHEADS_IN_HORIZON)
-    );
+    let conflict = Conflict::ShortHorizon { max_ahead: *max_ahead, horizon };
     if findings.origins.is_given("fleet.horizon") {
-        return findings.mistake_of("fleet.horizon", text);
+        return findings.mistake_of("fleet.horizon", conflict);
     }
     // If `max_ahead` has its default and is still too long, it is four ticks of the layout. So the
     // layout is at fault.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
-    findings.mistake_of_source(index, key, text);
+    findings.mistake_of_source(index, key, conflict);
 }
 
 /// Checks that one message to the coordinator can read the keys of all worker IDs.
@@ -224,11 +190,7 @@ fn check_count(settings: &Settings, findings: &mut Findings) {
         count += source.own_workers().map_or_else(|| source.picks(), WorkerSet::len);
         if count > NUMBERS_MAX {
             let key = if source.is_assigned() { "worker_id_from" } else { "worker_ids" };
-            let text = format!(
-                "found {count} worker IDs in a fleet, allowed: at most {NUMBERS_MAX} for all sources of a daemon, so that one \
-                 message reads their keys; give the others to another daemon"
-            );
-            return findings.mistake_of_source(index, key, text);
+            return findings.mistake_of_source(index, key, Conflict::TooManyWorkerIds(count));
         }
     }
 }
@@ -237,11 +199,7 @@ fn check_count(settings: &Settings, findings: &mut Findings) {
 fn check_counters(settings: &Settings, findings: &mut Findings) {
     let count = settings.shared_counters().count();
     if let Some((index, _)) = settings.shared_counters().nth(NUMBERS_MAX) {
-        let text = format!(
-            "found {count} sources of kind \"fleet-ticket\", allowed: at most {NUMBERS_MAX} in a daemon, so that one message \
-             reads their keys; give the others to another daemon"
-        );
-        findings.mistake_of_source(index, "kind", text);
+        findings.mistake_of_source(index, "kind", Conflict::TooManyCounters(count));
     }
 }
 
@@ -252,11 +210,7 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
         return;
     }
     if let Some(ticket) = settings.sources.iter().find(|source| source.kind.counts_by_itself()) {
-        let name = &ticket.name;
-        let text = format!(
-            "found \"none\", allowed with the ticket source {name:?}: a directory, because without a state its numbers would repeat"
-        );
-        findings.mistake_of("state_dir", text);
+        findings.mistake_of("state_dir", Conflict::CounterWithoutState(&ticket.name));
     }
 }
 
@@ -266,12 +220,8 @@ fn check_exposure(settings: &Settings, given: &[(usize, &SourceSettings)], findi
     let exposed = given.iter().find(|(_, source)| !source.worker_ids.are_given);
     let Some(&(index, source)) = exposed else { return };
     for (protocol, addresses) in settings.listeners() {
-        let Some(reachable) = addresses.iter().find(|address| !address.is_local()) else { continue };
-        let text = format!(
-            "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
-             (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets",
-            label(index, source)
-        );
-        findings.mistake_of(protocol.listen_key(), text);
+        let Some(address) = addresses.iter().find(|address| !address.is_local()) else { continue };
+        let conflict = Conflict::Exposed { address, source_label: label(index, source) };
+        findings.mistake_of(protocol.listen_key(), conflict);
     }
 }

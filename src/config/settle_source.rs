@@ -1,11 +1,11 @@
 //! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that
 //! two sources can make.
 
+use super::conflict::Conflict;
 use super::fields::{WorkerIds, keys_of_others};
 use super::findings::Findings;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
-use super::units::Plain;
 use snowbank_core::keeper::RESERVE;
 use snowbank_core::source::Kind;
 use snowbank_id::layout::{Life, Numbering, UnixMicros, WorkerSet};
@@ -23,15 +23,17 @@ pub(super) fn settle_source(
     if source.own_layout().is_none() {
         if let Err(error) = source.numbering() {
             let key = if source.maximum < source.offset { "maximum" } else { "offset" };
-            findings.mistake_of_source(index, key, error.to_string());
+            findings.mistake_of_source(index, key, error);
         }
         return false;
     }
     if !is_layout_alive(index, source, now, findings) {
         return false;
     }
-    if let Err((key, text)) = fit_worker_ids(source) {
-        findings.mistake_of_source(index, key, text);
+    if let Err(conflict) = fit_worker_ids(source) {
+        let is_origin = matches!(conflict, Conflict::NoNodeField(_) | Conflict::NotBitsOfAddress { .. });
+        let key = if is_origin { "worker_id_from" } else { "worker_ids" };
+        findings.mistake_of_source(index, key, conflict);
         return false;
     }
     let four_ticks = source.ticks(4);
@@ -41,15 +43,12 @@ pub(super) fn settle_source(
     if !findings.is_given_to(index, "burst_window") {
         source.burst_window = source.burst_window.min(source.max_ahead);
     }
-    let max_ahead = Plain(source.max_ahead);
-    if source.max_ahead < four_ticks {
-        let ticks = Plain(four_ticks);
-        let text = format!("found \"{max_ahead}\", allowed: at least four ticks of the layout, \"{ticks}\"");
-        findings.mistake_of_source(index, "max_ahead", text);
-    } else if source.burst_window > source.max_ahead {
-        let found = Plain(source.burst_window);
-        let text = format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\"");
-        findings.mistake_of_source(index, "burst_window", text);
+    let SourceSettings { max_ahead, burst_window, .. } = *source;
+    if max_ahead < four_ticks {
+        findings.mistake_of_source(index, "max_ahead", Conflict::ShortMaxAhead { max_ahead, four_ticks });
+    } else if burst_window > max_ahead {
+        let conflict = Conflict::LongBurstWindow { burst_window, max_ahead };
+        findings.mistake_of_source(index, "burst_window", conflict);
     }
     true
 }
@@ -69,9 +68,7 @@ fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findin
         if findings.origins.is_given(&own) {
             let kind = source.kind.name();
             let other = if source.kind.follows_the_clock() { Kind::Ticket } else { Kind::Snowflake };
-            let other = other.name();
-            let text = format!("found in a {kind} source, allowed: in a source of kind {other:?}");
-            findings.mistake_of(&own, text);
+            findings.mistake_of(&own, Conflict::SettingOfOtherKind { kind, other: other.name() });
         }
     }
 }
@@ -82,20 +79,12 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
     match layout.life(now) {
         Life::Running { .. } | Life::LastYear { .. } => return true,
         Life::NotBegun => {
-            let first = layout.rfc3339(layout.first());
-            let now = layout.rfc3339(now);
-            let text =
-                format!("found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)");
-            findings.clock_behind(index, text);
+            let (first, now) = (layout.rfc3339(layout.first()), layout.rfc3339(now));
+            findings.clock_behind(index, Conflict::NotBegun { first, now });
         }
         Life::Ended { at } => {
-            let text = format!(
-                "found a layout that ended {}, allowed: one that has IDs left at {}: more time, or, for a table without \
-                 its IDs, a later epoch",
-                layout.rfc3339(at),
-                layout.rfc3339(now)
-            );
-            findings.mistake_of_source(index, "layout", text);
+            let (end, now) = (layout.rfc3339(at), layout.rfc3339(now));
+            findings.mistake_of_source(index, "layout", Conflict::Ended { end, now });
         }
     }
     false
@@ -105,8 +94,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
 /// field become numbers.
 ///
 /// # Errors
-/// The key of the setting that does not fit, and why.
-fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), (&'static str, String)> {
+/// Why the settings do not fit each other.
+fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), Conflict<'_>> {
     if source.is_of_machine() {
         return OpenFields::of(&source.layout, &source.worker_ids).fit(&source.worker_id_from);
     }
@@ -120,7 +109,7 @@ fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), (&'static str, Stri
         None => Ok(set.clone()),
     };
     let numbering = found.and_then(|set| Numbering::new(source.layout.clone(), set));
-    set.clone_from(numbering.map_err(|error| ("worker_ids", error.to_string()))?.workers());
+    set.clone_from(numbering?.workers());
     Ok(())
 }
 
@@ -136,21 +125,12 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
             let Some(workers) = found else { continue };
             let one = label(earlier_index, earlier);
             let two = label(index, source);
-            let text = if earlier.layout.space() == source.layout.space() && workers.0 == workers.1 {
-                let worker = workers.0;
-                format!(
-                    "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
-                )
+            let conflict = if earlier.layout.space() == source.layout.space() && workers.0 == workers.1 {
+                Conflict::SameWorkerId { one, two, worker: workers.0 }
             } else {
-                let apart =
-                    apart(earlier, source).map_or_else(String::new, |apart| format!(", {apart} apart"));
-                format!(
-                    "{one}, worker {}, and {two}, worker {}, can make the same IDs{apart}: their layouts differ, but \
-                     the IDs grow alike; give one of them other worker IDs",
-                    workers.0, workers.1
-                )
+                Conflict::SameIds { one, two, workers, apart: apart(earlier, source) }
             };
-            findings.mistake_of_source(index, "worker_ids", text);
+            findings.mistake_of_source(index, "worker_ids", conflict);
         }
     }
 }
@@ -177,14 +157,8 @@ pub(super) fn check_open_overlaps(
             }
             let one = label(earlier_index, earlier);
             let two = label(index, source);
-            let why =
-                if in_fleet { "other daemons of the fleet may have" } else { "other machines may pick" };
-            let text = format!(
-                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why} other \
-                 worker IDs; give both the same layout"
-            );
             let key = if in_fleet { "layout" } else { "worker_id_from" };
-            findings.mistake_of_source(index, key, text);
+            findings.mistake_of_source(index, key, Conflict::OpenSpaces { one, two, in_fleet });
         }
     }
 }
