@@ -19,11 +19,11 @@ use std::time::Duration;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::grant::Grant;
 use snowbank_core::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::Grant;
 
 fn main() {
     divan::main();

@@ -252,8 +252,7 @@ impl<'a> Basis<'a> {
         if all_daemons > 1 {
             all.push("The requests spread evenly over the daemons.".to_owned());
         }
-        let full_rate = self.full_rate().unwrap_or(f64::MAX);
-        if each_ids_per_s > full_rate / 2.0 {
+        if let Some(full_rate) = self.full_rate().filter(|full_rate| each_ids_per_s > full_rate / 2.0) {
             all.push(format!(
                 "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \
                  rate, {}: some requests are refused then. A headroom of 50% or more avoids that.",

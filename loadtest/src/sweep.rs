@@ -153,7 +153,7 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
         let phase = lowercase(attempt.phase);
         let rate = grouped(attempt.rate);
         terminal.name_run(format!("step {number}, {phase} {rate}/s, "));
-        let (step, answer) = match step::run(&settings, attempt, full_rate, &mut target) {
+        let (step, ends) = match step::run(&settings, attempt, full_rate, &mut target) {
             Ok(ran) => ran,
             Err(cannot) if steps.is_empty() => return Err(cannot),
             Err(cannot) => {
@@ -162,14 +162,13 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
             }
         };
         terminal.print(|out| table::row(&step, out));
+        let limit = step.limit;
         steps.push(step);
-        match answer {
-            Ok(limit) => search.record(attempt, limit),
-            Err(reason) => {
-                ended = reason;
-                break;
-            }
+        if let Some(reason) = ends {
+            ended = reason;
+            break;
         }
+        search.record(attempt, limit);
     }
     Ok(Sweep::of(&settings, &search, full_rate, ended, steps))
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use crate::os_clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use snowbank_core::grant::Left;
 use snowbank_id::layout::{Layout, Position, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, DiskStore, Record, StateDir};
-use snowbank_state::{HostIdentity, Left, Mark, Owner, StateError, WorkerLocks, lock_workers};
+use snowbank_state::{HostIdentity, Mark, Owner, StateError, WorkerLocks, lock_workers};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::chosen::Chosen;
@@ -327,7 +328,7 @@ impl Backfill {
     /// Makes a ceiling durable, and checks that state and worker ID are still ours, as a daemon
     /// does around each raise.
     fn raise(&mut self, ceiling: Position) -> Outcome {
-        let lost = |error: snowbank_state::TakenOver| Failure::no(error.0);
+        let lost = |error: snowbank_core::grant::TakenOver| Failure::no(error.0);
         self.store.still_ours().map_err(lost)?;
         self.store.raise(&[(0, ceiling)], wall_minus_boot_us())?;
         self.mark(ceiling)?;

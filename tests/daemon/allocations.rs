@@ -9,11 +9,11 @@ use snowbank::frontends::{
     Conditions, Counts, Facts, FrameIds, FrontEnd, Greets, IncrConnections, Native, Step,
 };
 use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::grant::Grant;
 use snowbank_core::shard::{Lane, Order, Ring, Shard};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::Grant;
 use snowbank_wire::{Next, Wait, request};
 
 /// The number of requests in one wake-up.

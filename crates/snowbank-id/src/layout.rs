@@ -46,18 +46,12 @@ pub use error::LayoutError;
 pub(crate) use error::excerpt;
 pub use field::{Field, FieldSize, FieldSpec, Role};
 pub use instant::{Tick, UnixMicros};
-#[doc(hidden)]
 pub use numbering::Numbering;
 pub use preset::{PRESETS, Preset, find as find_preset};
-pub use run::Run;
-#[doc(hidden)]
-pub use run::{Position, append_run};
-#[doc(hidden)]
+pub use run::{Position, Run, append_run};
 pub use space::Space;
 pub(crate) use space::gcd;
-#[doc(hidden)]
 pub use toml::{EpochForm, FieldForm, LayoutTable};
-#[doc(hidden)]
 pub use workers::{MAX_WORKER_IDS, WorkerSet};
 
 /// The fields of an ID, the length of a tick, and the instant of tick 0.

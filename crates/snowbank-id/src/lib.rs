@@ -11,7 +11,6 @@
 
 pub mod format;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzzing;
 pub mod layout;
 pub mod numbering;

@@ -17,7 +17,6 @@ mod container;
 mod errors;
 pub mod form;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzzing;
 mod holder;
 mod identity;
@@ -39,6 +38,3 @@ pub use identity::{HostIdentity, Owner, new_identity};
 pub use lock::{WorkerLocks, lock_all, lock_records, lock_workers, lock_workers_at_once};
 pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, readable_marks, survey};
-
-#[doc(hidden)]
-pub use snowbank_core::grant::{CeilingRule, Grant, Left, TakenOver};

@@ -23,7 +23,8 @@ use super::neighbours::{HeldIds, Locks, neighbours, refused};
 use super::source_kind::kind_of;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, check_above, open_file};
-use super::{Cause, Owner, StateError, TakenOver, new_identity};
+use super::{Cause, Owner, StateError, new_identity};
+use snowbank_core::grant::TakenOver;
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::Numbering;
 

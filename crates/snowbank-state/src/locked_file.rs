@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::TakenOver;
 use super::holder::{HOLDER_BYTES, holder};
 use super::writers::{Writers, is_obstructed, open_file};
+use snowbank_core::grant::TakenOver;
 
 /// The number of attempts to lock a file. An attempt fails if somebody removes the file meanwhile.
 /// It also fails while another process takes the lock only to check whether a daemon holds it.

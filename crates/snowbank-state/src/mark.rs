@@ -10,10 +10,10 @@
 
 use std::fmt;
 
-use super::CeilingRule;
 use super::form::{Form, FormError};
 use super::store::Record;
 use snowbank_core::clock::{self, STEP_BELIEVED_AT_ONCE};
+use snowbank_core::grant::CeilingRule;
 use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
 

@@ -17,7 +17,6 @@ mod plan;
 mod record;
 
 pub use directory::{StateDir, holder, read, read_to_write};
-#[doc(hidden)]
 pub use file::{Disk, Slots};
 pub use moved::{Export, export, forget, merge, write};
 pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan};
@@ -26,8 +25,9 @@ pub use record::{Moment, Record};
 use std::collections::{BTreeMap, HashSet};
 
 use self::file::StateFile;
+use super::StateError;
 use super::identity::HostIdentity;
-use super::{Left, StateError, TakenOver};
+use snowbank_core::grant::{Left, TakenOver};
 use snowbank_id::layout::Position;
 
 /// Returns the first record of another machine, if there is one. If this machine has no identity,

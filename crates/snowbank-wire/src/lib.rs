@@ -28,7 +28,6 @@ pub mod address;
 pub mod code;
 pub mod collect;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzzing;
 pub mod info;
 pub mod reply;

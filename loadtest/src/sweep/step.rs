@@ -45,7 +45,7 @@ impl Step {
 }
 
 /// Runs one step against the target, whose source can hand out `full_rate` IDs in a second. Returns
-/// the step with the limit that it hit, if any, or with the reason why the sweep ends.
+/// the step, and the reason why the sweep ends, if the step ends it.
 ///
 /// # Errors
 /// [`Failure`] if the load cannot begin.
@@ -54,7 +54,7 @@ pub(super) fn run(
     attempt: Attempt,
     full_rate: Option<u64>,
     target: &mut Loaded<'_>,
-) -> Result<(Step, Result<Option<Limit>, Ended>), Failure> {
+) -> Result<(Step, Option<Ended>), Failure> {
     let phase = attempt.phase;
     let mut scenario = settings.scenario.clone();
     if phase == Phase::Confirm {
@@ -68,9 +68,11 @@ pub(super) fn run(
     let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target)?;
     let verdict = judge(&outcome, objectives);
     let run = Run::of(&scenario, objectives, &outcome, &verdict, &settings.origin);
-    let answer = answer(&verdict, &outcome, attempt.rate, full_rate);
-    let limit = answer.as_ref().ok().copied().flatten();
-    Ok((Step { phase, holds: answer == Ok(None), limit, run }, answer))
+    let (limit, ends) = match answer(&verdict, &outcome, attempt.rate, full_rate) {
+        Ok(limit) => (limit, None),
+        Err(reason) => (None, Some(reason)),
+    };
+    Ok((Step { phase, holds: limit.is_none() && ends.is_none(), limit, run }, ends))
 }
 
 /// Returns the limit that a run hit, if any, or the reason why the sweep ends.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::SourceSettings;
+use snowbank_core::grant::CeilingRule;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Record, above_records};
-use snowbank_state::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
+use snowbank_state::{Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 
 /// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
 /// only up to 2^53.

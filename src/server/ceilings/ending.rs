@@ -15,8 +15,9 @@ use super::fleet_thread::{self, Work};
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread::{self, Trim};
 use crate::server::restored::Life;
+use snowbank_core::grant::Left;
 use snowbank_fleet::{Bound, Clocks, FleetError, NoAnswer, Rest};
-use snowbank_state::{Left, StateError, WorkerLocks};
+use snowbank_state::{StateError, WorkerLocks};
 
 /// The threads that an end waits for, and how long it waits for each of their jobs.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::job_thread::{Asks, JobThread, NoReply, Reply};
 use crate::config::SOURCES_MAX;
 use crate::server::health::last_seen::Noticed;
+use snowbank_core::grant::TakenOver;
 use snowbank_core::keeper::{Outcome, WantedRange};
 use snowbank_fleet::{Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, Pool};
-use snowbank_state::TakenOver;
 use snowbank_tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:

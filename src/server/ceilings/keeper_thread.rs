@@ -27,10 +27,11 @@ use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::reading::observer::Observer;
 use crate::server::restored::Life;
 use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
+use snowbank_core::grant::{Left, TakenOver};
 use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
 use snowbank_fleet::{Bound, Clocks, POLL_PERIOD, Rest};
-use snowbank_state::{Left, StateError, TakenOver, WorkerLocks};
+use snowbank_state::{StateError, WorkerLocks};
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
@@ -452,10 +453,10 @@ mod tests {
         let awaited = awaiting(&settings.sources[0], Duration::ZERO, now).unwrap();
         let numbering = awaited.source().numbering().clone();
         let start = numbering.first_of(numbering.tick_at(now.wall));
-        let grant = snowbank_state::Grant::new(Position(0));
+        let grant = snowbank_core::grant::Grant::new(Position(0));
         let rules = *awaited.source().rules();
         let source = Arc::new(Source::new(String::from("orders"), numbering, rules, grant, start, now));
-        let ceiling_rule = snowbank_state::CeilingRule {
+        let ceiling_rule = snowbank_core::grant::CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),
             tick: Duration::from_millis(1),

@@ -16,6 +16,7 @@ use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_core::clock::{Now, Reading, Remembered, Wall};
+use snowbank_core::grant::{CeilingRule, Grant};
 use snowbank_core::keeper::{self, ManagedSource};
 use snowbank_core::source::{OnStepBack, Rules, Source};
 use snowbank_fleet::rules::{self, Proof};
@@ -23,7 +24,7 @@ use snowbank_fleet::{Bound, NumberRange, Rest, Taken};
 use snowbank_id::layout::{Layout, Position, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
-use snowbank_state::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
+use snowbank_state::{HostIdentity, Mark, Owner, StateError, WorkerLocks};
 
 /// What the state and this machine remember of earlier runs.
 #[derive(Clone, Debug)]

@@ -11,9 +11,10 @@
 use std::io;
 
 use super::job_thread::{JobThread, Reply};
+use snowbank_core::grant::{Left, TakenOver};
 use snowbank_core::keeper::{Outcome, Write};
+use snowbank_state::StateError;
 use snowbank_state::store::{Beginning, DiskStore, Record};
-use snowbank_state::{Left, StateError, TakenOver};
 
 /// The most jobs in flight: a write, a check, one of a stop, and one of the control thread.
 const JOBS_MAX: usize = 4;

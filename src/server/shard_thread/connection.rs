@@ -161,8 +161,13 @@ impl<F: FrontEnd> Connection<F> {
             } else {
                 self.turn_of_unread()
             };
-            if self.pending.is_some() && Box::pin(self.leaves_pending(&mut turn)).await {
-                return Ok(turn);
+            if self.pending.is_some() {
+                if self.session.is_authorized() {
+                    // The client has sent its token. This frees the place among those without.
+                    self.pending = None;
+                    return Ok(turn);
+                }
+                turn = Box::pin(self.stay_pending(turn)).await;
             }
         }
     }

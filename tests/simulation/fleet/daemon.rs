@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank_core::clock::{Now, Remembered, StepRule, Wall};
+use snowbank_core::grant::{CeilingRule, Grant, Left};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{Bound, Clocks, Coordinator as _, FleetError, FleetLimits, Member, Names, Taken, Want};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
-use snowbank_state::{CeilingRule, Grant, Left};
 
 use super::machine::Machine;
 use super::server::{Link, SlowDisk};

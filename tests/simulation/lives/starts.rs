@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank_core::clock::{Now, Remembered, Wall};
+use snowbank_core::grant::{CeilingRule, Grant, Left, TakenOver};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach};
 use snowbank_core::source::Source;
 use snowbank_id::layout::{Position, Tick};
 use snowbank_state::store::Record;
-use snowbank_state::{
-    CeilingRule, Grant, Left, Marked, TakenOver, WorkerLocks, compare, instant_of, lock_workers,
-};
+use snowbank_state::{Marked, WorkerLocks, compare, instant_of, lock_workers};
 
 use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;

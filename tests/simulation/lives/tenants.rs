@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank_core::clock::{BootMicros, Now};
+use snowbank_core::grant::Grant;
 use snowbank_core::shard::{Order, Shard, Taken};
 use snowbank_core::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::Grant;
 
 use super::checks::{count_of, intervals};
 use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};

@@ -118,7 +118,6 @@ impl Layout {
     ///
     /// If the weights of the layouts' fields do not divide each other, this function cannot decide.
     /// It then returns two worker IDs even if they never collide.
-    #[doc(hidden)]
     pub fn collision(&self, workers: &WorkerSet, other: &Layout, others: &WorkerSet) -> Option<(u64, u64)> {
         let numbers = self.numbers_in_space(workers);
         let (one, two) = self.space().collision(&numbers, &other.space(), &other.numbers_in_space(others))?;
@@ -127,7 +126,6 @@ impl Layout {
 
     /// Returns a [collision](Layout::collision) if the sources can hand out the same ID at about
     /// the same time.
-    #[doc(hidden)]
     pub fn concurrent_collision(
         &self,
         workers: &WorkerSet,

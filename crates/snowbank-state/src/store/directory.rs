@@ -16,7 +16,8 @@ use super::record::Record;
 use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::writers::{Untrusted, Writers, check_above, open_file};
-use crate::{Cause, StateError, TakenOver};
+use crate::{Cause, StateError};
+use snowbank_core::grant::TakenOver;
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The advice at the end of messages about a directory that cannot be used. Another directory would

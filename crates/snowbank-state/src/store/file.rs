@@ -17,7 +17,8 @@ use super::copies;
 use super::record::Record;
 use crate::locked_file::{FileId, file_id, give_to_owner_of, same_file};
 use crate::writers::open_file;
-use crate::{Cause, StateError, TakenOver};
+use crate::{Cause, StateError};
+use snowbank_core::grant::TakenOver;
 
 /// The name of the state file in its directory.
 pub(super) const FILE_NAME: &str = "ceilings";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use snowbank_core::grant::CeilingRule;
 use snowbank_core::source::OnStepBack;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::CeilingRule;
 use snowbank_state::store::{self, Record, Start};
 
 /// Returns the lowest ID at which these worker IDs may start. If the state has a record of each of

@@ -10,6 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use snowbank_core::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
+use snowbank_core::grant::{CeilingRule, Grant};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use snowbank_core::source::wait_queue::{Refusal, WaitRequest};
 use snowbank_core::source::{Bound, Rules, Source};
@@ -19,7 +20,6 @@ use snowbank_fleet::{
 };
 use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
-use snowbank_state::{CeilingRule, Grant};
 
 const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
 const KEY: &str = "/snowbank/f/ticket-orders";

@@ -23,11 +23,11 @@ use crate::server::shard_thread::ticker;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use snowbank_core::clock::{Now, Remembered, Wall};
+use snowbank_core::grant::Grant;
 use snowbank_core::shard::Order;
 use snowbank_core::source::{OnStepBack, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
-use snowbank_state::Grant;
 
 /// Returns the state of a shard's thread, and its only source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {

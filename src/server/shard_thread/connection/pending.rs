@@ -70,30 +70,25 @@ impl<F: FrontEnd> Connection<F> {
         thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
     }
 
-    /// If the client has sent its token, frees the place among the pending connections and returns
-    /// true. If the token was refused, sleeps for [`UNAUTHORIZED_DELAY`]. If the client has sent
-    /// too many bytes without a token, encodes a last message, and sets `turn` to
-    /// [`TurnEnd::Close`].
-    pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
-        if self.session.is_authorized() {
-            self.pending = None;
-            return true;
-        }
+    /// Follows a turn of a client that has sent no token. If the token was refused, sleeps for
+    /// [`UNAUTHORIZED_DELAY`]. If the client has sent more bytes than a message with a token has,
+    /// encodes a last message, and closes the connection.
+    pub(super) async fn stay_pending(&mut self, turn: TurnEnd<F>) -> TurnEnd<F> {
         match turn {
             TurnEnd::Unauthorized => {
                 // A stop does not wait for the delay that follows.
                 self.member.record_drained();
                 self.record_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
+                turn
             }
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => {
                 self.record_unauthorized("it sent more bytes than a message with a token has");
                 self.exchange.say_too_long();
-                *turn = TurnEnd::Close;
+                TurnEnd::Close
             }
-            _ => {}
+            turn => turn,
         }
-        false
     }
 
     /// Answers the requests of a client whose token was refused. None of them is granted.
