@@ -263,13 +263,14 @@ func (c *connection) read() {
 	}
 }
 
-// lost returns why the connection ends. A daemon that closes it while no call uses it has not failed.
+// lost returns why the connection ends. A daemon that closes it while no call uses it, after the
+// first, has not failed.
 func (c *connection) lost(err error) error {
 	reason := failure(c.label, ErrLost, "it did not answer", err)
 	_, isRefusal := err.(*RefusedError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.row) == 0 && !isRefusal && errors.Is(reason, ErrLost) {
+	if len(c.row) == 0 && c.lastTag != helloTag && !isRefusal && errors.Is(reason, ErrLost) {
 		return errLeft
 	}
 	return reason

@@ -112,6 +112,7 @@ export class Calls {
       deadline.fail(closed());
     }
     for (const endpoint of this.endpoints.all) {
+      endpoint.giveUp();
       endpoint.connection?.end(closed());
     }
   }
@@ -210,7 +211,9 @@ export class Calls {
 
   async #connect(endpoint: Endpoint): Promise<Row> {
     const row = await endpoint.dial().catch((error) => {
-      this.#failed(endpoint, error);
+      if (!this.closing.signal.aborted) {
+        this.#failed(endpoint, error);
+      }
       throw error;
     });
     if (this.closing.signal.aborted) {

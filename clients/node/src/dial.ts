@@ -19,6 +19,7 @@ export class Dialer {
   /** A look-up that does not end is not joined by further ones. */
   #resolving: Promise<string[]> | undefined;
   #last = "";
+  readonly #dialing = new Set<AbortController>();
 
   constructor(
     private readonly address: Address,
@@ -32,12 +33,22 @@ export class Dialer {
     const { connectMs } = this.settings.times;
     const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
     const givingUp = new AbortController();
+    this.#dialing.add(givingUp);
     try {
       return await within(this.#dial(givingUp.signal), connectMs, late);
     } catch (error) {
       givingUp.abort();
       const isOurs = error instanceof SnowbankError && error.code !== "bad_argument";
       throw isOurs ? error : failed(this.name, describe(error as NodeJS.ErrnoException));
+    } finally {
+      this.#dialing.delete(givingUp);
+    }
+  }
+
+  /** Ends what is connecting, because the client closes. */
+  giveUp(): void {
+    for (const dialing of this.#dialing) {
+      dialing.abort();
     }
   }
 

@@ -39,7 +39,8 @@ export class Row {
     private readonly answerMs: number,
   ) {
     const close = (reason = "it closed the connection") => {
-      this.endedIdle ||= this.ended === undefined && this.#expected.length === 0;
+      // A daemon that greets and closes at once has failed.
+      this.endedIdle ||= this.ended === undefined && this.#expected.length === 0 && this.#tag > 1;
       this.end(failed(name, reason));
     };
     socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import pickle
+import socket
 from typing import Any
 
 import pytest
@@ -187,6 +188,25 @@ def test_use_after_close_of_asyncio(daemons: list[Daemon]) -> None:
             await client.batch(1)
 
     asyncio.run(main())
+
+
+def test_close_during_a_connect() -> None:
+    """Whatever step of a connection the close meets, both end."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+
+    async def main() -> None:
+        for turns in range(20):
+            client = AsyncClient(f"127.0.0.1:{listener.getsockname()[1]}")
+            call = asyncio.ensure_future(client.batch(1, timeout=60))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await asyncio.wait_for(client.aclose(), 20)
+            with pytest.raises(ClosedError):
+                await asyncio.wait_for(call, 20)
+        assert len(asyncio.all_tasks()) == 1
+
+    with listener:
+        asyncio.run(main())
 
 
 def test_two_loops(daemons: list[Daemon]) -> None:

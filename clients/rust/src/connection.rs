@@ -207,9 +207,11 @@ impl Row {
         }
     }
 
-    /// Returns the failure of a connection that was lost, unless no call used it.
+    /// Returns the failure of a connection that was lost. One that was used, and that no call uses
+    /// now, is none.
     fn lost(&self, reason: String) -> Option<Failure> {
-        if self.in_flight.is_empty() { None } else { Some(Failure::new(reason)) }
+        let is_idle = self.in_flight.is_empty() && self.last_tag != HELLO_TAG;
+        (!is_idle).then(|| Failure::new(reason))
     }
 
     /// Returns the time at which the daemon counts as stalled.

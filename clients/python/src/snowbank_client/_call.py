@@ -233,6 +233,8 @@ class Calls:
             endpoint.dialing = None
         endpoint.connection = row
         row.on_end = lambda error: self._ended(endpoint, row, error)
+        if row.ended is not None:
+            row.on_end(row.ended)
         self.shared.report(Connected(endpoint.name))
         if not self._has_connected and not self.endpoints.is_lone:
             self.start(keep_greeting(self))

@@ -12,7 +12,7 @@ import encodings.idna  # noqa: F401  (a fork may come while another thread impor
 import random
 import socket
 import ssl
-from typing import Any
+from typing import Any, cast
 
 from ._address import Address, is_ip
 from ._errors import EndpointError, SnowbankError, describe
@@ -40,7 +40,8 @@ class Dialer:
         """Connects and greets. Raises EndpointError, or RefusedError if a daemon says so."""
         limit = self._options.times.connect
         try:
-            return await asyncio.wait_for(self._dial(), limit)
+            async with _Within(limit):
+                return await self._dial()
         except SnowbankError:
             raise
         except asyncio.TimeoutError:
@@ -64,7 +65,9 @@ class Dialer:
                     ssl=context,
                     server_hostname=name if context else None,
                 )
-            row.welcome = await row.send(Hello(token))
+            hello = Hello(token)
+            hello.wait_s = self._options.times.connect
+            row.welcome = await row.send(hello)
         except BaseException:
             row.end(EndpointError(self.name, "the greeting was given up"))
             raise
@@ -116,8 +119,8 @@ class Dialer:
                 if not self._address.path:
                     # Without it the kernel may hold a small request back.
                     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connecting = asyncio.get_running_loop().sock_connect(opened, where[1])
-                await asyncio.wait_for(connecting, self._options.times.accept)
+                async with _Within(self._options.times.accept):
+                    await asyncio.get_running_loop().sock_connect(opened, where[1])
             except BaseException as error:
                 opened.close()
                 if not isinstance(error, (OSError, asyncio.TimeoutError)):
@@ -126,6 +129,29 @@ class Dialer:
             else:
                 return opened
         raise EndpointError(self.name, f"cannot connect: {', '.join(reasons)}")
+
+
+class _Within:
+    """Limits the time of what a task does.
+
+    Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes as the work ends.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit, self._is_over = limit, False
+
+    async def __aenter__(self) -> None:
+        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+        self._timer = loop.call_later(self._limit, self._end, task)
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        self._timer.cancel()
+        if self._is_over and kind is asyncio.CancelledError:
+            raise asyncio.TimeoutError
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._is_over = True
+        task.cancel()
 
 
 def resolve(host: str, port: int) -> list[SocketAddress]:

@@ -113,7 +113,8 @@ class Row(asyncio.Protocol):
             self.end(EndpointError(self._name, f"it breaks Snowbank's protocol: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended_idle = self.ended is None and not self._expected
+        # A daemon that greets and closes at once has failed.
+        self.ended_idle = self.ended is None and not self._expected and self._tag > 1
         reason = "it closed the connection" if exc is None else describe(exc)
         self.end(EndpointError(self._name, reason))
 

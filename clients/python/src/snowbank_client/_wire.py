@@ -78,9 +78,8 @@ class Request:
 
 
 class Hello(Request):
-    """The first request of a connection, and what WELCOME says. Who connects has a limit for it."""
+    """The first request of a connection, and what WELCOME says."""
 
-    wait_s = 3_600.0
     max_count = 0
     #: Another one with each start of a daemon.
     instance = 0

@@ -226,8 +226,9 @@ final class Connection {
         }
     }
 
+    /** Returns true if calls have used it, and none does now. */
     private synchronized boolean isIdle() {
-        return row.isEmpty();
+        return row.isEmpty() && lastTag != Wire.HELLO_TAG;
     }
 
     /** Sends what waits for it, unless another thread does. */
