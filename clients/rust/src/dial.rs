@@ -203,6 +203,9 @@ async fn greet(
         if welcome.version != VERSION {
             return Err(Failure::new(broken(format!("WELCOME has the unknown version {}", welcome.version))));
         }
+        if welcome.good_for.is_zero() || welcome.max_count == 0 {
+            return Err(Failure::new(broken("WELCOME allows no IDs, or for no time")));
+        }
         let (good_for, max_count, instance) = (welcome.good_for, welcome.max_count, welcome.instance);
         let welcome = Welcome { good_for, max_count, instance, claims: welcome.claims.iter().collect() };
         input.advance(consumed);
