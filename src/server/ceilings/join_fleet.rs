@@ -133,8 +133,8 @@ impl Joining<'_> {
             joined.refused.extend(locks.keys().map(|index| (*index, error.clone())));
             joined.answers.taken.fill(None);
         }
-        if is_lost {
-            // The keeper waits for nothing else.
+        if is_lost || self.is_stopping.load(Ordering::Acquire) {
+            // Nothing that was taken will be granted.
             return Ok(joined);
         }
         for (&index, source) in &self.sources {
@@ -172,7 +172,7 @@ impl Joining<'_> {
             })?;
             (pause, joined.answers.taken) = (next, taken);
             match step {
-                Ok(Some(due_in)) if !is_lost && !self.is_stopping.load(Ordering::Acquire) => {
+                Ok(Some(due_in)) if !self.is_stopping.load(Ordering::Acquire) => {
                     thread::sleep(due_in);
                 }
                 step => return Ok((step.map(drop), is_lost)),

@@ -99,7 +99,12 @@ impl Held {
     }
 
     /// Returns the source's note, in the fleet of this name and with these limits.
+    ///
+    /// If the source is given back before its pause is over, the note has no writes: another daemon may
+    /// still have the numbers, so the next start must not take the release for its own and go on
+    /// without a pause.
     pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
+        let is_cut_short = self.is_unsettled && self.is_returned;
         Note {
             fleet: fleet.to_owned(),
             limits,
@@ -108,7 +113,7 @@ impl Held {
             place: self.place,
             worker_ids: self.worker_ids.clone(),
             numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
-            writes: self.each_once(Holding::writes),
+            writes: if is_cut_short { Vec::new() } else { self.each_once(Holding::writes) },
             replaced: self.each_once(Holding::replaced),
             term: self.term.clone(),
             identity: self.identity.clone(),

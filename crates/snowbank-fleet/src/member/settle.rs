@@ -58,8 +58,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// to the fleet's floor.
     ///
     /// # Errors
-    /// Another daemon holds one of the numbers by now, or the coordinator did not answer in time. The
-    /// pause has failed.
+    /// Another daemon holds one of the numbers by now, a source that serves has lost a number, or the
+    /// coordinator did not answer in time. The pause has failed.
     pub fn settle(
         &mut self,
         pause: &mut Option<Pause>,
@@ -72,6 +72,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let new: Vec<usize> = positions.filter(|&source| is_new(self.sources[source].index)).collect();
         if new.is_empty() {
             return Ok(None);
+        }
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
         }
         self.set_clocks(clocks);
         let paused = self.pause_on(pause, &new);
@@ -91,8 +94,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// From then on, the loss of one of their numbers ends the daemon.
     ///
     /// # Errors
-    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
+    /// Another daemon holds one of the numbers by now, a source that serves has lost a number, or the
+    /// coordinator did not answer.
     pub fn check_taken(&mut self, starting: &[usize], clocks: Clocks) -> Result<(), FleetError> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
         self.set_clocks(clocks);
         for source in 0..self.sources.len() {
             let Held { index, is_claimed, .. } = self.sources[source];

@@ -82,6 +82,29 @@ fn a_start_pauses_if_the_last_pause_was_cut_short() {
 
 /// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
 /// whether IDs were handed out so far ahead.
+/// The coordinator was restored to before another daemon took the number. That daemon may not have
+/// noticed yet when the next start follows a stop in the middle of a pause.
+#[test]
+fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
+    let store = store();
+    let (first, _) = holder(&store);
+    take(&mut other(&store), want(at(WALL, 400), false), &five());
+    let backup = store.text(&key_five());
+    let wall = at(WALL, 800);
+    take(&mut member_of(&store, "serves", Notes::default()), want(wall, false), &five());
+    store.put(&key_five(), &backup);
+    let mut stopped = member(&store, first.notes().clone());
+    let mut taken = [Some(stopped.take(want(wall, true), &five()).unwrap())];
+    let mut pause = None;
+    let due = stopped.settle(&mut pause, &mut taken, clocks(wall)).unwrap();
+    assert!(due.is_some(), "the pause has more than one step");
+    let unused: Vec<Bound> = taken[0].iter().filter_map(|taken| taken.unused(0)).collect();
+    stopped.give_back(&unused, &[], clocks(wall), &|| true).unwrap();
+    assert!(five_at(&store).released);
+    let again = member(&store, stopped.notes().clone()).take(want(wall, true), &five());
+    assert!(again.is_ok_and(|taken| taken.is_new));
+}
+
 #[test]
 fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     let layout = twitter();
