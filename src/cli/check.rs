@@ -7,7 +7,7 @@ use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
 use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::os_clock;
-use crate::server::{StartError, check_records};
+use crate::server::{StartError, check_records, refusal_of_place};
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::{Cause, StateError, store};
 
@@ -17,8 +17,8 @@ Takes the same options and variables as `serve`. Also reads the files of tokens,
 configuration names. For root, it also lists the files that the packaged service's user cannot read. A configuration in \
 /etc/snowbank is checked as its unit starts it, with the settings of /etc/default.
 
-Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: worker IDs \
-that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
+Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: ports \
+in use, worker IDs that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
 that is too far behind. While a daemon runs, its marks are not compared.
 
 Exit codes:
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
     };
-    let mut not_now = None;
+    let mut not_now: Vec<String> = unavailable(path, &settings).collect();
     let picked: Vec<_> = match settings.pick_worker_ids(&Machine::here()) {
         Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
         Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             )));
         }
         Err(Unpicked::NoNumber { reason, may_pass: true }) => {
-            not_now = Some(format!("`serve` would not start on this machine now: {reason}"));
+            not_now.push(reason.to_string());
             Vec::new()
         }
     };
@@ -113,7 +113,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     }
     let mut warnings = settings.warnings(now);
-    warnings.extend(not_now);
+    let not_now = not_now.iter();
+    warnings.extend(not_now.map(|reason| format!("`serve` would not start on this machine now: {reason}")));
     warnings.extend(settings.doubts(now));
     warnings.append(&mut secrets.warnings);
     warnings.extend(place.as_ref().err().map(ToString::to_string));
@@ -138,6 +139,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// Returns the reasons why a start on this machine could not use its addresses or its lock directory.
+/// The directories of the packaged unit are there once it starts.
+fn unavailable(path: &Path, settings: &Settings) -> impl Iterator<Item = String> {
+    let addresses = settings.client_addresses().chain(&settings.admin.listen);
+    let addresses = addresses.filter(|address| !service_user::makes_place(path, address));
+    let refusals = addresses.filter_map(refusal_of_place).map(|refusal| refusal.to_string());
+    let lock_dir = &settings.lock_dir;
+    let is_file = lock_dir.exists() && !lock_dir.is_dir();
+    refusals.chain(is_file.then(|| format!("lock_dir: {} is not a directory", lock_dir.display())))
 }
 
 /// Returns the error of a start that would refuse this state. Locks and writes nothing.

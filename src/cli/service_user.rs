@@ -62,6 +62,12 @@ pub(super) fn unwritable(config: &Path, settings: &Settings, state: Option<&Path
     lines.collect()
 }
 
+/// Returns whether the packaged unit of a configuration makes the directory of this socket.
+pub(super) fn makes_place(config: &Path, address: &Address) -> bool {
+    let is_units = |path: &Path| WRITABLE.iter().any(|open| path.starts_with(open));
+    config.parent() == Some(Path::new(CONFIG_DIR)) && matches!(address, Address::Unix(path) if is_units(path))
+}
+
 /// Returns the variables that the packaged unit of a configuration sets, with those of its file in
 /// /etc/default, which replace the unit's.
 pub(super) fn unit_variables(config: &Path) -> BTreeMap<String, String> {

@@ -80,8 +80,9 @@ pub(super) enum NoNumber {
     UnreadableFile { path: PathBuf, reason: String, is_missing: bool },
     #[error("found {} empty, allowed: one number, written by the program that assigns the numbers", .0.display())]
     EmptyFile(PathBuf),
-    #[error("found {found:?} in {}, allowed: one number, as in 12", path.display())]
-    NotANumber { found: String, path: PathBuf },
+    // The text is not repeated, because the file may be one of secrets.
+    #[error("found a text in {} that is no number, allowed: one number, as in 12", .0.display())]
+    NotANumber(PathBuf),
     /// The layout does not have worker IDs with this number.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -322,7 +323,7 @@ fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_number);
-    number.ok_or_else(|| NoNumber::NotANumber { found: excerpt(text), path: path.to_owned() })
+    number.ok_or_else(|| NoNumber::NotANumber(path.to_owned()))
 }
 
 #[cfg(test)]

@@ -156,3 +156,24 @@ fn check_reports_counters_that_serve_refuses() {
     assert_refused(&machine, &alone, "is older than the one that served");
     assert_accepted(&machine, &orders("fleet-ticket", FLEET), &[]);
 }
+
+#[test]
+fn check_warns_of_addresses_that_the_machine_lacks() {
+    let machine = Machine::new();
+    let file = machine.path("file");
+    std::fs::write(&file, "").expect("written");
+    let unix = |path: &Path| format!("listen = \"unix:{}\"\n", path.display());
+    let lock_dir = ["--lock-dir", file.to_str().expect("text")];
+    for (toml, options, words) in [
+        ("worker_ids = 1\nlisten = \"192.0.2.7:7660\"\n".to_owned(), &[][..], "does not have that address"),
+        (unix(&machine.path("none/socket")), &[], "its directory must exist"),
+        (unix(&file), &[], "a file that is no socket is there"),
+        (String::new(), &lock_dir, "is not a directory"),
+    ] {
+        let printed = checked(&machine, &toml, options).printed();
+        assert!(printed.contains("`serve` would not start on this machine now: "), "{printed}");
+        assert!(printed.contains(words), "{printed}");
+    }
+    let here = unix(&machine.path("socket"));
+    assert!(!checked(&machine, &here, &[]).printed().contains("would not start"));
+}

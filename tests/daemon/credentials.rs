@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::secure::{Authority, write_secret};
 use crate::support::program::{Said, program};
+use crate::support::resp::{Client, array};
 use crate::support::wire::{self, UNAUTHORIZED};
 use crate::support::{Ask, Setup};
 
@@ -146,7 +147,10 @@ fn a_daemons_memory_keeps_no_token() {
     write_secret(&path, TOKEN);
     let text =
         format!("shards = 1\nauth.token_file = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"", path.display());
-    let daemon = Setup::configured(&text).start();
+    let daemon = Setup::configured(&text).resp().start();
+    let mut client = Client::of(&daemon);
+    client.asks(&format!("AUTH \"{TOKEN}\"\r\nPING\r\n"), "+OK\r\n+PONG\r\n");
+    client.asks(&array(&["AUTH", TOKEN]), "+OK\r\n");
     let mut wires = Vec::new();
     for index in 0..5_u16 {
         let mut wire = daemon.connect();

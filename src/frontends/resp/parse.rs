@@ -3,8 +3,11 @@
 //! The parser reads the bytes of a request in order. So the result does not depend on how the
 //! stream is cut into reads.
 
+use std::ops::Range;
+
 use super::encode;
 use crate::frontends::MESSAGE_BYTES_MAX;
+use zeroize::Zeroizing;
 
 /// The most arguments of a request, with the command's name. A client could send any number; the
 /// longest useful command has under twenty.
@@ -167,14 +170,14 @@ pub(super) fn number(digits: &[u8]) -> Option<i64> {
 }
 
 /// Parses the inline command at the start of `bytes`: words up to the end of the line. Returns its
-/// size in bytes, and the same request as an array.
+/// size in bytes, and the same request as an array. A token in it is erased with the array.
 #[cold]
-pub(super) fn inline(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
+pub(super) fn inline(bytes: &[u8]) -> Result<(usize, Zeroizing<Vec<u8>>), Miss> {
     let message = message(bytes);
     bounded(message, inline_of(message))
 }
 
-fn inline_of(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
+fn inline_of(bytes: &[u8]) -> Result<(usize, Zeroizing<Vec<u8>>), Miss> {
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
@@ -186,45 +189,52 @@ fn inline_of(bytes: &[u8]) -> Result<(usize, Vec<u8>), Miss> {
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Miss::NoText });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
-    let words = words_of(line).ok_or(Miss::Fault("unbalanced quotes in request"))?;
+    let (text, words) = words_of(line).ok_or(Miss::Fault("unbalanced quotes in request"))?;
     if words.len() > ARGUMENTS_MAX {
         return Err(Miss::Fault(TOO_MANY_ARGUMENTS));
     }
-    let mut array = Vec::new();
+    // A buffer that grows would leave a copy of a token.
+    let size = text.len() + (words.len() + 1) * 2 * LENGTH_LINE_BYTES_MAX;
+    let mut array = Zeroizing::new(Vec::with_capacity(size));
     encode::array(&mut array, words.len() as u64);
-    words.iter().for_each(|word| encode::bulk(&mut array, word));
+    words.into_iter().for_each(|word| encode::bulk(&mut array, &text[word]));
     Ok((consumed, array))
 }
+
+/// The text of words one behind the other, and the place of each word in it.
+type Words = (Zeroizing<Vec<u8>>, Vec<Range<usize>>);
 
 /// Returns the words of a line, as Redis splits it. A word may have parts in quotes. In double
 /// quotes, a backslash begins an escape; in single quotes, it does so only before a single quote.
 /// Returns `None` if a quote is not closed, or if a word goes on behind a closing quote.
-fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+fn words_of(line: &[u8]) -> Option<Words> {
+    // A word is no longer than its text in the line, so the buffer does not grow.
+    let mut text = Zeroizing::new(Vec::with_capacity(line.len()));
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
     while !rest.is_empty() {
-        let mut word = Vec::new();
+        let begin = text.len();
         while let [first, behind @ ..] = rest
             && !first.is_ascii_whitespace()
         {
             rest = match first {
                 b'"' | b'\'' => {
-                    let behind = quoted(*first, behind, &mut word)?;
+                    let behind = quoted(*first, behind, &mut text)?;
                     if behind.first().is_some_and(|next| !next.is_ascii_whitespace()) {
                         return None;
                     }
                     behind
                 }
                 plain => {
-                    word.push(*plain);
+                    text.push(*plain);
                     behind
                 }
             };
         }
-        words.push(word);
+        words.push(begin..text.len());
         rest = rest.trim_ascii_start();
     }
-    Some(words)
+    Some((text, words))
 }
 
 /// Appends the text up to the closing quote to `word`. Returns the rest of the line, or `None` if
@@ -267,8 +277,9 @@ mod tests {
     #[test]
     fn inline_commands_are_split_as_redis_splits_them() {
         let words = |line: &str| {
-            let words = words_of(line.as_bytes())?;
-            Some(words.into_iter().map(|word| String::from_utf8(word).expect("UTF-8")).collect::<Vec<_>>())
+            let (text, words) = words_of(line.as_bytes())?;
+            let text = std::str::from_utf8(&text).expect("UTF-8").to_owned();
+            Some(words.into_iter().map(|word| text[word].to_owned()).collect::<Vec<_>>())
         };
         for (line, expected) in [
             ("", vec![]),

@@ -1,7 +1,7 @@
 //! Opens the sockets that the daemon listens on.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,6 +73,25 @@ pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener
         Address::Tcp { host, port } | Address::Tls { host, port } => {
             let is_for_ipv4 = *port == 0 || !ipv4_ports.contains(port);
             open_tcp(address, host, *port, is_for_ipv4)
+        }
+    }
+}
+
+/// Returns the reason if a start cannot listen at this address, whether or not another program does:
+/// the machine does not have the address, or the path of a socket leads nowhere. Opens nothing, and
+/// resolves no host name.
+pub(crate) fn refusal_of_place(address: &Address) -> Option<StartError> {
+    match address {
+        Address::Unix(path) => check_file(path).err().or_else(|| {
+            let is_there =
+                path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir());
+            (!is_there).then(|| cannot_listen_at(path, &io::ErrorKind::NotFound.into()))
+        }),
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
+            let at = SocketAddr::new(host.parse().ok()?, *port);
+            // Any free port of UDP shows whether the machine has the address.
+            let error = UdpSocket::bind((at.ip(), 0)).err().filter(is_unavailable)?;
+            Some(cannot_listen(&at, &error))
         }
     }
 }
@@ -178,18 +197,20 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
 
 fn open_unix(path: &Path) -> Result<Listener, StartError> {
     remove_stale(path)?;
-    let socket = bind_unix(path).map_err(|error| {
-        let mend = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
-            io::ErrorKind::InvalidInput => "; choose a shorter path",
-            _ if has_no_files_left(&error) => MORE_FILES,
-            _ => "; its directory must exist and be writable",
-        };
-        let reason = format!("cannot listen on unix:{}: {error}{mend}", path.display());
-        StartError::from_system(may_pass(&error), reason)
-    })?;
+    let socket = bind_unix(path).map_err(|error| cannot_listen_at(path, &error))?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
+}
+
+fn cannot_listen_at(path: &Path, error: &io::Error) -> StartError {
+    let mend = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
+        io::ErrorKind::InvalidInput => "; choose a shorter path",
+        _ if has_no_files_left(error) => MORE_FILES,
+        _ => "; its directory must exist and be writable",
+    };
+    let reason = format!("cannot listen on unix:{}: {error}{mend}", path.display());
+    StartError::from_system(may_pass(error), reason)
 }
 
 fn bind_unix(path: &Path) -> io::Result<Socket> {
@@ -202,17 +223,27 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Returns whether a socket file is at this path.
+///
+/// # Errors
+/// Another file is there.
+fn check_file(path: &Path) -> Result<bool, StartError> {
+    match std::fs::symlink_metadata(path) {
+        Err(_) => Ok(false),
+        Ok(metadata) if metadata.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(StartError::WrongSetting(format!(
+            "cannot listen on unix:{}: a file that is no socket is there; choose another path",
+            path.display()
+        ))),
+    }
+}
+
 /// Removes a socket file on which no process listens any more.
 fn remove_stale(path: &Path) -> Result<(), StartError> {
-    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+    if !check_file(path)? {
         return Ok(());
-    };
-    let shown = path.display();
-    if !metadata.file_type().is_socket() {
-        return Err(StartError::WrongSetting(format!(
-            "cannot listen on unix:{shown}: a file that is no socket is there; choose another path"
-        )));
     }
+    let shown = path.display();
     match connect_at_once(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|error| {
