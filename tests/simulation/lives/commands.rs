@@ -20,10 +20,12 @@ use crate::support::directory;
 
 const STEPS: usize = 300;
 const WORKERS: [&str; 5] = ["1", "2", "1-3", "4", "2,5"];
-/// Two layouts of one ID space, and one whose IDs the others never make.
-const LAYOUTS: [&str; 3] = [
+/// Two layouts of one ID space, one of another space that can make the same IDs, and one whose IDs
+/// the others never make. Only the last one has another tick.
+const LAYOUTS: [&str; 4] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
+    "time:41,worker:12,sequence:10;epoch=1288834974657",
     "time:39,sequence:8,machine:16;tick=10ms",
 ];
 
@@ -39,16 +41,17 @@ struct Life {
     hangs: bool,
     /// True if a process has ended while the disk hung after a restore, so no record shows it.
     is_unrecorded: bool,
-    /// All IDs handed out, with the name of the ID space or of the counter.
+    /// All IDs handed out, with the tick of the layout or the name of the counter.
     handed_out: HashSet<(String, u64)>,
     /// The highest number of the counter that any copy of the machine handed out, or to which the
     /// counter was set.
     highest: u64,
 }
 
+/// Returns a name that all sources have which can make the same IDs.
 fn space_of(source: &SourceSettings) -> String {
     match source.numbering().expect("the settings are checked") {
-        Numbering::Snowflake(numbering) => numbering.layout().space().to_string(),
+        Numbering::Snowflake(numbering) => numbering.layout().tick_ms().to_string(),
         Numbering::Ticket(counter) => counter.name().to_owned(),
     }
 }
@@ -75,7 +78,7 @@ impl Life {
             let mut toml = String::new();
             for name in ["orders", "events"] {
                 if self.rng.u8(..4) > 0 {
-                    let layout = LAYOUTS[[0, 0, 0, 1, 2][self.rng.usize(..5)]];
+                    let layout = LAYOUTS[[0, 0, 0, 1, 2, 3][self.rng.usize(..6)]];
                     toml += &source_toml(name, layout, WORKERS[self.rng.usize(..WORKERS.len())]);
                 }
             }
