@@ -19,7 +19,7 @@ use crate::support::failing_disk::{EIO, ENOSPC, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, Wire, each_case, http, lock_files, poll};
+use crate::support::{Ask, Wire, copy, each_case, http, lock_files, poll};
 
 /// Draws until the daemon refuses with `no_ceiling`. Returns the message of the refusal.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {

@@ -8,7 +8,7 @@ use snowbank_id::layout::{Tick, UnixMicros};
 use super::super::{Failure, Outcome};
 use super::{Directories, in_words, mark, open_own};
 use snowbank_state::store::{self, Record};
-use snowbank_state::{Fate, Mark, Owner, WorkerLocks, lock_records};
+use snowbank_state::{Fate, Mark, Owner, StateError, WorkerLocks, instant_of, lock_records};
 
 pub(super) const HELP: &str = "\
 For a source that refuses with clock_behind for long: the clock was far ahead, so the ceilings are, too, and the clock is right \
@@ -23,7 +23,7 @@ they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
-  1  no state, in use, nothing above INSTANT, or a mark cannot be written
+  1  no state, in use, nothing above INSTANT, another state granted more, moved away, or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             records.push(record);
             continue;
         }
+        refuse_other_marks(&lower, &locks)?;
         records.push(lower.clone());
         lowered.push(lower);
         lowered_locks.push(locks);
@@ -94,6 +95,27 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let boot = None;
     let id_minus_boot_us = None;
     Record { owner, boot, id_minus_boot_us, clean: true, untouched: true, ..lower }
+}
+
+/// Refuses a lower bound for worker IDs whose marks say more than this state knows: that they were
+/// moved away, or that another state granted IDs above the bound. The operator promises nothing about
+/// these.
+fn refuse_other_marks(lower: &Record, locks: &WorkerLocks) -> Outcome {
+    let (name, numbering) = (&lower.name, &lower.numbering);
+    for mark in locks.own_marks()? {
+        if mark.is_released() {
+            return Err(Failure::no(StateError::released(name, numbering)));
+        }
+        if mark.state != lower.owner.state && mark.id_bound > lower.id_bound {
+            return Err(Failure::no(format_args!(
+                "source {name:?}, {}: another state ({}) was granted IDs up to {}; lower that one, with its --state-dir",
+                in_words(lower),
+                mark.state,
+                instant_of(numbering, mark.id_bound).rfc3339(0)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the higher of two bounds: that of the record, and the highest mark of its worker IDs. If

@@ -42,6 +42,31 @@ fn state_lower_lowers_a_far_ceiling_and_its_mark() {
     assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
 }
 
+/// A mark may say more than this state knows: that another state granted IDs, or that another
+/// machine has the worker ID.
+#[test]
+fn state_lower_leaves_marks_that_its_state_did_not_grant() {
+    let (machine, _) = used();
+    let backup = machine.path("backup");
+    copy(&machine.state(), &backup);
+    let mut daemon = machine.setup("").option("--state-dir", machine.path("another")).start();
+    daemon.draw_one();
+    daemon.kill();
+    let lower = |reason: &str| {
+        let marked = machine.marked();
+        let refused = machine.run(&["state", "lower", "default", "2026-01-01T00:00:00Z"]);
+        assert!(refused.code == Some(1) && refused.err.contains(reason), "{refused:?}");
+        assert_eq!(machine.marked(), marked);
+    };
+    lower("another state");
+    // A start with this state takes the mark over, and an export moves the worker ID away.
+    machine.start("").stop();
+    machine.run(&["state", "export"]).printed();
+    copy(&backup.join("."), &machine.state());
+    lower("moved");
+    machine.setup("").end().assert_refusal(&["moved", "state import"]);
+}
+
 #[test]
 fn a_start_below_a_near_ceiling_catches_up() {
     let (machine, _) = used();
