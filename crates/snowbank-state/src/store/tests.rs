@@ -1,6 +1,7 @@
 //! Tests of the store with real files, and of the rules of a start with any history.
 
 mod starts;
+mod written;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
