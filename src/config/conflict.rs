@@ -25,8 +25,8 @@ pub(super) enum Conflict<'s> {
     NoCertificate(&'s Address),
     #[error("{one} and {other} belong together; set both or none")]
     HalfOfPair { one: &'s str, other: &'s str },
-    #[error("found {address}, which {other} has already, allowed: each address once")]
-    AddressTwice { address: &'s Address, other: &'s str },
+    #[error("found {address}, which {other} has already ({taken}), allowed: each address once")]
+    AddressTwice { address: &'s Address, other: &'s str, taken: &'s Address },
     #[error("found {found:?}, allowed: the name of a source: {}", .sources.join(", "))]
     AnyKey { found: &'s str, sources: Vec<&'s str> },
     #[error(

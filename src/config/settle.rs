@@ -1,7 +1,7 @@
 //! Turns the settings as they were read into [`Settings`]: adds the defaults that depend on other
 //! settings, and checks the rules between settings.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use super::Settings;
@@ -83,16 +83,36 @@ fn check_pair(one: &str, has_one: bool, other: &str, has_other: bool, findings: 
     }
 }
 
-/// Checks that no address is given twice, whether with TLS or without. Only port 0 may repeat,
-/// because the system gives each such listener a port of its own.
+/// Checks that no address is given twice, whether with TLS or without, or beside that of all
+/// addresses. Only port 0 may repeat, because the system gives each such listener a port of its own.
 fn check_distinct(settings: &Settings, findings: &mut Findings) {
-    let mut earlier = BTreeMap::new();
+    let mut earlier: Vec<(&str, &Address)> = Vec::new();
     for (key, address) in all_addresses(settings).filter(|(_, address)| !address.has_any_port()) {
-        let place = address.to_string().trim_start_matches("tls:").to_owned();
-        if let Some(other) = earlier.insert(place, key) {
-            findings.mistake_of(key, Conflict::AddressTwice { address, other });
+        if let Some(&(other, taken)) = earlier.iter().find(|(_, taken)| overlap(taken, address)) {
+            findings.mistake_of(key, Conflict::AddressTwice { address, other, taken });
         }
+        earlier.push((key, address));
     }
+}
+
+/// Returns whether only one of two listeners can be opened: they have the same address, or one of
+/// them has the other's port for all addresses. `[::]` leaves IPv4 to a listener of its own.
+fn overlap(one: &Address, other: &Address) -> bool {
+    let socket = |address: &Address| place(address).parse::<SocketAddr>().ok();
+    match (socket(one), socket(other)) {
+        (Some(one), Some(other)) => {
+            let is_for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port()
+                && one.is_ipv4() == other.is_ipv4()
+                && (is_for_all || one.ip() == other.ip())
+        }
+        _ => place(one) == place(other),
+    }
+}
+
+/// Returns an address without its protocol.
+fn place(address: &Address) -> String {
+    address.to_string().trim_start_matches("tls:").to_owned()
 }
 
 /// Checks that `any_key` names an existing source.
