@@ -1,7 +1,7 @@
 //! Front ends: they parse bytes into requests, and encode IDs and refusals into bytes.
 //!
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A
-//! [connection](crate::server) drives the front end: the connection passes on the received bytes,
+//! [connection](crate::server) drives the front end. The connection passes on the received bytes,
 //! allocates the IDs that a request asks for, and lets the front end encode them.
 //!
 //! # A new front end

@@ -30,7 +30,7 @@
 //!
 //! The instant at which a request is due and the instant at which it leaves have different names
 //! everywhere. `intended` is the first; `sent` is the second. *Response time* counts from
-//! `intended`, so a target that stalls cannot hide the requests that it delayed (coordinated
+//! `intended`. So a target that stalls cannot hide the requests that it delayed (coordinated
 //! omission). The *target's part* counts from `sent`. *Slip* is `sent` minus `intended`.
 #![forbid(unsafe_code)]
 

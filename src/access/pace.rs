@@ -271,7 +271,7 @@ mod tests {
             }
         }
 
-        /// A drawn burst stays drawn when the rate changes, and when IDs are given back late: the
+        /// A drawn burst stays drawn when the rate changes, and when IDs are given back late. The
         /// time that the rates need for the drawn IDs is at most the time since the start, plus the
         /// second of a burst. Each change of the rate may add the time of one ID at the old rate
         /// and of one ID at the new rate.

@@ -234,7 +234,7 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that other machines cannot reach a source that has worker 0 by default: two daemons with
+/// Checks that other machines cannot reach a source that has worker 0 by default. Two daemons with
 /// worker 0 would hand out the same IDs.
 fn check_exposure(settings: &Settings, given: &[(usize, &SourceSettings)], findings: &mut Findings) {
     let exposed = given.iter().find(|(_, source)| !source.worker_ids.are_given);

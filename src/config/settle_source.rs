@@ -139,7 +139,7 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// are picked or if the daemon belongs to a fleet. Other daemons may then get any worker ID of
 /// either layout, so constants and worker IDs do not count.
 ///
-/// Two sources with the same ID space are not refused: a coordinator gives each worker ID once, and
+/// Two sources with the same ID space are not refused. A coordinator gives each worker ID once, and
 /// worker IDs from the machine are compared when they are picked. Outside a fleet, this comparison
 /// is also enough if `worker_ids` gives some node fields, and the machine only the others.
 pub(super) fn check_open_overlaps(

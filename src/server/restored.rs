@@ -12,7 +12,7 @@
 //! numbers another copy of the machine has handed out. The state records that the counter is
 //! unknown, and so does the mark in the counter's lock, which waits for no disk. The daemon then does
 //! not start with this counter until the operator runs `snowbank ticket set`. A start also looks
-//! back in the log: a restore that was announced since the counter was last started or set counts,
+//! back in the log. A restore that was announced since the counter was last started or set counts,
 //! even if no daemon noticed it.
 
 mod kernel_log;
@@ -37,7 +37,7 @@ use snowbank_state::HostIdentity;
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
 /// A moment in the life of this process's memory. A later restore of the machine from a snapshot
-/// ends that life: then another copy of the process may have all that this one has.
+/// ends that life. Then another copy of the process may have all that this one has.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     /// The clocks at the moment.
@@ -90,7 +90,7 @@ impl KernelLog {
     }
 
     /// Returns this machine, with its life. If the log cannot be read, the life is that of a machine
-    /// that was not restored since its boot: a later start that can read the log then refuses the
+    /// that was not restored since its boot. A later start that can read the log then refuses the
     /// counters, if the log has a restore.
     pub fn host(&self) -> HostIdentity {
         let here = HostIdentity::here();

@@ -103,7 +103,7 @@ impl<'h> SiteHeaders<'h> {
 /// The name in a Host header, without its port.
 enum Name<'h> {
     /// An IP address. `is_local` is true for 127.0.0.0/8 and ::1, and for no other address of this
-    /// machine: browsers say where a request comes from only if it goes to one of these.
+    /// machine. Browsers say where a request comes from only if it goes to one of these.
     Address { is_local: bool },
     /// A DNS name, which may be empty.
     Domain(&'h str),

@@ -185,7 +185,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
 /// The horizon is two ticks of this layout, so a daemon serves for seconds while its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
-/// The lock of the state is on the disk that hangs, so the daemon notices the loss of the lock only
+/// The lock of the state is on the disk that hangs. So the daemon notices the loss of the lock only
 /// when the disk answers. Until then the daemon serves below its ceiling. Another daemon that takes
 /// over the state reads that ceiling and starts above it.
 #[test]

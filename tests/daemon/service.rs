@@ -161,7 +161,7 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
     daemon.stop();
 }
 
-/// A unit that is still starting is ended by `systemctl daemon-reload`, so a daemon whose disk is
+/// A unit that is still starting is ended by `systemctl daemon-reload`. So a daemon whose disk is
 /// slow is ready for the service manager, and says in its status what it waits for. Its requests
 /// wait within their deadlines, and load balancers see that it is not ready.
 #[test]

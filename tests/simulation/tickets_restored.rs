@@ -1,4 +1,4 @@
-//! A ticket source on a machine that was restored from a snapshot: requests are refused, even after
+//! A ticket source on a machine that was restored from a snapshot. Requests are refused, even after
 //! a restart of the daemon, until an operator sets the counter. The shipped start, keeper and state
 //! file run, without the daemon's threads.
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub(crate) use clock::TICK;
 
-/// An instant from which an age counts, by both clocks: the monotonic clock may stand still while
+/// An instant from which an age counts, by both clocks. The monotonic clock may stand still while
 /// the machine sleeps, and the wall clock may be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Birth {

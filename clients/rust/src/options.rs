@@ -139,7 +139,7 @@ impl ClientOptions {
         self
     }
 
-    /// Says that the endpoints are in order of preference: the client begins with the first, and
+    /// Says that the endpoints are in order of preference. The client begins with the first, and
     /// moves back to an earlier one within a minute after that one is there again.
     #[must_use]
     pub fn prefer_first(mut self, yes: bool) -> Self {

@@ -1,6 +1,6 @@
 //! Grants: how far a source may claim.
 //!
-//! A grant ends at its ceiling: no position at or above the ceiling is claimed, and a ceiling is
+//! A grant ends at its ceiling. No position at or above the ceiling is claimed, and a ceiling is
 //! durable before anything below it is used. The keeper raises ceilings in the background. A shard
 //! that meets a ceiling calls [`Grant::want_more`] to ask for a raise.
 

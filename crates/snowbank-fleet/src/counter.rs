@@ -22,8 +22,8 @@
 //! If the key has reached a source's maximum, the source gets an empty range, and nothing is
 //! written.
 //!
-//! The daemon also ends if no daemon can have written the key's value ([`CounterLoss::Leaps`]):
-//! otherwise one wrong write by hand would use up the numbers for good.
+//! The daemon also ends if no daemon can have written the key's value ([`CounterLoss::Leaps`]).
+//! Otherwise one wrong write by hand would use up the numbers for good.
 
 use std::fmt;
 

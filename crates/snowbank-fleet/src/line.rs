@@ -27,7 +27,7 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in during the first round through several endpoints: an endpoint
+/// The time to connect and log in during the first round through several endpoints. An endpoint
 /// whose machine is gone must not use up the time of the other endpoints. The last round may wait
 /// longer ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

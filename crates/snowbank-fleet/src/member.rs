@@ -394,13 +394,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.concluded(sources, confirmed)
     }
 
-    /// Gives back what sources held that have ended, and forgets their keys: each key gets a bound
+    /// Gives back what sources held that have ended, and forgets their keys. Each key gets a bound
     /// above all IDs that were handed out, and each rest of a range goes back. A number is then free
     /// for another daemon whose clock is near that bound. The caller must have stored the bounds in
     /// the state already. Before a key is written, the notes forget its higher bound.
     ///
     /// `is_current` returns false once the machine may have been restored from a snapshot since the
-    /// sources ended: then another copy of this process may use the same numbers. It is asked right
+    /// sources ended. Then another copy of this process may use the same numbers. It is asked right
     /// before each write.
     ///
     /// # Errors
@@ -460,7 +460,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.or_went_back(seen)
     }
 
-    /// Returns `seen`. If `seen` is a loss, polls first: other keys may show that the coordinator
+    /// Returns `seen`. If `seen` is a loss, polls first. Other keys may show that the coordinator
     /// went back, and then the daemon must raise the floor before it ends.
     fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {

@@ -2,8 +2,8 @@
 //! ceilings.
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
-//! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
-//! the marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
+//! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them.
+//! The marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
 //! and ceilings also count only in the directory where they were noted, because somebody may copy
 //! the state directory together with `lock_dir`. If the file is damaged, the daemon logs that. Then,
 //! or if the file is missing, it starts like a new daemon.

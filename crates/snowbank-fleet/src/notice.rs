@@ -7,7 +7,7 @@
 //!
 //! - *Notice*: the time from a restore until a holder raises the fleet's floor. The restore has
 //!   lost a write of this holder, and the holder gets answers. A poll begins [`POLL_PERIOD`] after
-//!   the beginning of the last one, or as soon as the call that is in flight then has ended: the
+//!   the beginning of the last one, or as soon as the call that is in flight then has ended. The
 //!   holder checks before each call whether a poll is due (`Member::poll_if_due`). Nothing else
 //!   delays a poll, least of all a disk. A poll is one message, because it reads the marker and all
 //!   keys of the daemon ([`NUMBERS_MAX`](super::NUMBERS_MAX)). Then the holder raises the floor.
@@ -51,7 +51,7 @@ pub const SWAP: u32 = 2;
 /// floor: a swap that is in flight, a new connection, the poll, and the swap that raises the floor.
 pub const MESSAGES: u32 = SWAP + CONNECTING + 1 + SWAP;
 
-// If answers are fast, the time of `MESSAGES` answers has room for a connection that hangs: the
+// If answers are fast, the time of `MESSAGES` answers has room for a connection that hangs. The
 // holder abandons that connection after `ANSWER_MIN`, and has as much time again for the answers on
 // a new connection.
 const _: () = assert!(MESSAGES as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());

@@ -54,7 +54,7 @@ pub struct Freeing<'a> {
     pub now: UnixMicros,
     /// True to free the number even if its holder may still run.
     pub is_forced: bool,
-    /// True if the command may lower a bound that is too far ahead for any clock: the operator
+    /// True if the command may lower a bound that is too far ahead for any clock. The operator
     /// knows that no IDs so far ahead were handed out.
     pub is_lowering: bool,
 }

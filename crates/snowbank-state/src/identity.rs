@@ -55,7 +55,7 @@ pub fn new_identity() -> String {
 }
 
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot
-/// of the machine: until the generator is seeded again, which may take a minute, two copies of the
+/// of the machine. Until the generator is seeded again, which may take a minute, two copies of the
 /// machine get the same bits. In a fleet, the daemon on each copy would then take the other
 /// daemon's write for its own, and both daemons would hand out the same IDs. With the clocks in the
 /// hash, two copies get the same identity only if they also read the same nanoseconds from three

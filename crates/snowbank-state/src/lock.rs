@@ -203,7 +203,7 @@ impl WorkerLocks {
 
     /// Returns the ID space of another layout if, since the machine's boot, it was granted IDs at or
     /// above `id_bound` that this source's numbering can make, too. Such a layout has an epoch years
-    /// apart, so its locks do not bind the source: both may be right, each for a table of its own.
+    /// apart. So its locks do not bind the source: both may be right, each for a table of its own.
     pub fn made_before(&self, numbering: &Numbering, id_bound: u64) -> Option<String> {
         let (layout, workers) = numbering.snowflake()?;
         let numbers = layout.numbers_in_space(workers);

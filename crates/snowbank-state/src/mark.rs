@@ -189,7 +189,7 @@ fn above<'a>(marks: &'a [Mark], numbering: &'a Numbering, start: u64) -> impl It
 
 /// Returns the latest instant up to which a daemon can have granted IDs if the wall clock is now
 /// right. This is the furthest ceiling that the rule allows, plus the largest step that a daemon
-/// believes at once: the clock may have made such a step forward and been set back since.
+/// believes at once. The clock may have made such a step forward and been set back since.
 pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))

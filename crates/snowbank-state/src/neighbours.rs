@@ -6,7 +6,7 @@
 //! lock files, except those whose names show that they protect other IDs. If another daemon holds a
 //! lock that protects the same IDs, this daemon does not start. If such a lock is free, its mark
 //! binds this daemon. If two daemons start at the same time, each writes its own files before it
-//! reads the other daemon's files, so at least one of them notices the other.
+//! reads the other daemon's files. So at least one of them notices the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -1,5 +1,5 @@
 //! Ports for servers that must know their port before they listen, or that must return to the same
-//! port after a restart. The kernel takes the local port of each connection from its own range, so
+//! port after a restart. The kernel takes the local port of each connection from its own range. So
 //! another connection may get a free port of that range before the server binds it. The ports here
 //! are below that range. A test reserves a port by an abstract socket that is named after the port.
 //! The reservation ends when the [`Port`] is dropped, or when the test's process ends.

@@ -52,7 +52,7 @@ pub use request::{Hello, Next, Request, Wait};
 pub const VERSION: u8 = 1;
 
 /// The first bytes of a HELLO: "SNOW" and two ends of lines. Servers of lines, of HTTP and of TLS
-/// answer them or close at once, so a client that asks the wrong port notices it without a wait.
+/// answer them or close at once. So a client that asks the wrong port notices it without a wait.
 pub const MAGIC: [u8; 8] = *b"SNOW\r\n\r\n";
 
 /// The TCP port that a daemon listens on by default.

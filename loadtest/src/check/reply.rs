@@ -72,7 +72,7 @@ impl ConnectionCheck {
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        // Finding a position costs more than all other checks, so an ID that directly follows the
+        // Finding a position costs more than all other checks. So an ID that directly follows the
         // last ID gets the next position without a search.
         let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {

@@ -1,7 +1,7 @@
 //! Measures the distance between this machine's clock and a target's: in the warm-up, and again
 //! during the run.
 //!
-//! Two machines' clocks drift apart by some 50 us in a second, so with a distance that was measured
+//! Two machines' clocks drift apart by some 50 us in a second. So with a distance that was measured
 //! only once, a sound target would fail after some minutes. A target behind a forwarded port seems
 //! to be on this machine, but has another clock.
 
@@ -67,7 +67,7 @@ impl ClockOffset {
             return;
         }
         let (round_trip_ns, offset_us) = self.best;
-        // The target may have dated the reply at any time of the round trip, so the offset may be
+        // The target may have dated the reply at any time of the round trip. So the offset may be
         // wrong by half of the round trip.
         let known_us = offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000);
         let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;

@@ -24,7 +24,7 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
-    /// The time for which the thread was ready to run but had no core: another thread had it, or a
+    /// The time for which the thread was ready to run but had no core. Another thread had it, or a
     /// CPU quota was used up.
     pub(crate) waited_ns: u64,
 }

@@ -5,7 +5,7 @@
 //!                                                                    └─ missed: lower, again
 //! ```
 //!
-//! The climb ends at the first rate that misses, even if a higher rate would hold: for an operator,
+//! The climb ends at the first rate that misses, even if a higher rate would hold. For an operator,
 //! every rate up to the saturation point must hold. A rate that holds does not prove that lower
 //! rates hold. A rate without a verdict counts as a miss. A saturation point counts only if a
 //! second run at its rate confirms it.

@@ -82,7 +82,7 @@ impl Reply {
 
     /// Returns the refusal of a request for IDs. A temporary refusal is a 503. It says after which
     /// time to retry, if that is known. A 409 is a valid request for more IDs than its source can
-    /// ever give within the wait; if it is for one ID, it is the daemon that cannot serve.
+    /// ever give within the wait. If it is for one ID, it is the daemon that cannot serve.
     pub(super) fn from_words(words: &Words, is_for_one: bool) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) if !is_for_one => 409,

@@ -1,4 +1,4 @@
-//! The keeper thread drives the [`Keeper`]: it polls the keeper about once a second, and also
+//! The keeper thread drives the [`Keeper`]. It polls the keeper about once a second, and also
 //! when a request meets a ceiling or another thread has done a job. Until the stop, the keeper
 //! thread never waits for storage or the coordinator.
 //!

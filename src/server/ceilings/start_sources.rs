@@ -174,7 +174,7 @@ impl FromFleet {
 }
 
 impl Found {
-    /// Locks and reads the state directory, and looks back in the kernel's log: if the machine was
+    /// Locks and reads the state directory, and looks back in the kernel's log. If the machine was
     /// restored from a snapshot since a counter was last started or set, first records durably that
     /// the counter is unknown. `here` is this machine and its boot. Also returns the store of ceilings, which keeps the
     /// lock, if the daemon keeps a state.

@@ -19,7 +19,7 @@
 //! 5. The storage thread makes the first ceilings durable. Nothing is handed out before that.
 //! 6. The fleet thread compares the keys once more. If it cannot, the sources end, and wait.
 //! 7. The next live configuration has the sources. Only then the keeper grants them, unless the
-//!    machine was restored or its clocks jumped since step 2: then only ceilings written from now
+//!    machine was restored or its clocks jumped since step 2. Then only ceilings written from now
 //!    on count.
 //!
 //! A reload takes the same steps. New sources of this machine take them before the new
@@ -298,7 +298,7 @@ impl Control {
 
     /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
     /// Returns what the state has now. Before a counter of this daemon starts, looks back in the
-    /// kernel's log: if the machine was restored since the counter was last started or set, the
+    /// kernel's log. If the machine was restored since the counter was last started or set, the
     /// counter is unknown.
     fn open(&mut self, group: &[usize], began: Reading) -> Result<Arc<Found>, StartError> {
         let running: Vec<usize> = self.granted().map(|(index, _)| index).collect();
@@ -496,7 +496,7 @@ impl Control {
             self.supplies[*index] = Supply::new(settings, source, Stage::Granted, shards);
         }
         self.has_served = true;
-        // The sources are live before they have their grants: a restore of the machine that is
+        // The sources are live before they have their grants. A restore of the machine that is
         // reported from now on takes the grants of live sources away.
         let version = self.publish()?;
         let (done, is_done) = mpsc::channel();

@@ -43,7 +43,7 @@ pub(crate) struct PendingLimit {
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
     /// True if the connections owe a token. The silence of such a connection counts from the first
-    /// moment at which it was silent, so a peer that sends something other than a token does not
+    /// moment at which it was silent. So a peer that sends something other than a token does not
     /// stay longer. In a handshake, the silence begins again after each message.
     is_for_tokens: bool,
 }

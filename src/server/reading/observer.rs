@@ -31,8 +31,8 @@ const SETTLED: Duration = Duration::from_secs(20);
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
-/// For this time after the start or a reload, nothing is logged while a source's grant is under way:
-/// a daemon that takes a worker ID pauses for some seconds before it uses it.
+/// For this time after the start or a reload, nothing is logged while a source's grant is under way.
+/// A daemon that takes a worker ID pauses for some seconds before it uses it.
 const UNDER_WAY: Duration = TRY_TIMEOUT;
 
 /// Reads the daemon's status, and logs its changes.

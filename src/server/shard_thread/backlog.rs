@@ -7,7 +7,7 @@ use snowbank_id::layout::{Position, Run, append_run};
 use snowbank_id::numbering::Numbering;
 
 /// The IDs of a reply that are not encoded yet. They are kept as spans of positions, which need
-/// less memory than runs: if the worker IDs are scattered, a million IDs are a million runs, but
+/// less memory than runs. If the worker IDs are scattered, a million IDs are a million runs, but
 /// usually one span.
 #[derive(Debug)]
 pub(super) struct Backlog<F> {

@@ -30,7 +30,7 @@ struct MadeFrom {
 
 impl Kept {
     /// Appends the WELCOME of this configuration, with a tag. A daemon whose fleet does not answer
-    /// may have lost its worker IDs to another daemon, so `is_sure` is then false, and the WELCOME
+    /// may have lost its worker IDs to another daemon. So `is_sure` is then false, and the WELCOME
     /// has no claims.
     pub(super) fn write(
         &mut self,

@@ -23,7 +23,7 @@ pub(crate) struct LiveConfig {
     pub(crate) limits: Limits,
     /// The configured `max_connections`, if open files allow fewer.
     pub(crate) connections_wanted: Option<usize>,
-    /// The sources, by index. A source keeps its index for ever: that of a removed source is not
+    /// The sources, by index. A source keeps its index for ever. That of a removed source is not
     /// used again, so a request that waits never meets another source.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, a line each, for the operator.

@@ -74,7 +74,7 @@ impl World {
     }
 
     /// Returns whether the believed wall clock is at most `max_ahead` behind the highest tick used.
-    /// After a crash while the clock stood still, the clock is further behind: the next process
+    /// After a crash while the clock stood still, the clock is further behind. The next process
     /// starts at a ceiling that is more than `max_ahead` ahead.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();

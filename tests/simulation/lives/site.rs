@@ -32,7 +32,7 @@ const SHARDS: usize = 2;
 const STEPS: usize = 600;
 /// The time after which a held forward step is believed.
 const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
-/// The longest time until IDs flow again, once clocks and storage work: a forward step is held for
+/// The longest time until IDs flow again, once clocks and storage work. A forward step is held for
 /// [`STEP_HOLD_US`], and an ID clock is ahead by at most `max_ahead`.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 

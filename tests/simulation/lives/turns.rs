@@ -29,7 +29,7 @@ const IDS_PER_TICK_MIN: u64 = 1_000;
 pub(crate) enum Sets {
     /// Disjoint sets: the first ID of each life comes at once.
     Disjoint,
-    /// Mixed sets and names, with requests in the first and the last life only: no start is further
+    /// Mixed sets and names, with requests in the first and the last life only. No start is further
     /// ahead than the tick after the next.
     MixedAndIdle,
     /// Mixed sets and names, with many requests: no ID comes twice.

@@ -2,7 +2,7 @@
 //!
 //! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a
 //! request does not fit into the rest of the present one. Other daemons may have the numbers
-//! between the two ranges. So the cursor moves to the next range before the ceiling does: no other
+//! between the two ranges. So the cursor moves to the next range before the ceiling does. No other
 //! daemon ever has a number between the cursor and the ceiling.
 
 use super::{Kind, Source};

@@ -198,7 +198,7 @@ impl Source {
     }
 
     /// Computes `limit_by_due` for the requests that have none. If the clock has stepped forward by
-    /// more than a tick, computes all limits again: with the old limits, requests that have enough
+    /// more than a tick, computes all limits again. With the old limits, requests that have enough
     /// time would seem urgent, and would take every position. After a step back, the old limits
     /// stay. If they were computed again, requests whose promise is already broken would take every
     /// position.

@@ -174,7 +174,7 @@ impl Source {
     }
 
     /// Returns true if a catch-up may begin at the cursor. Before the first claim, a catch-up may
-    /// always begin: the cursor is then ahead because the source started ahead of the clock, for
+    /// always begin. The cursor is then ahead because the source started ahead of the clock, for
     /// example at the ceiling of a process that crashed.
     fn may_catch_up(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
@@ -195,7 +195,7 @@ impl Source {
 
     /// Returns the start of the tick that the ID clock must have reached before the next claim: the
     /// tick of the last position claimed or, before the first claim, the tick of the start. If
-    /// `max_ahead` is zero, the position before the start counts as claimed, so the first claim
+    /// `max_ahead` is zero, the position before the start counts as claimed. So the first claim
     /// waits for its tick as every other claim does.
     fn time_to_reach(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =

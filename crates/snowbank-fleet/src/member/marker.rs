@@ -262,7 +262,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// the key that shows the loss: if that key has another value by now, does nothing. If `older`
     /// is `None`, the known marker shows the loss.
     ///
-    /// A daemon that notices that the coordinator went back calls this first: another daemon may be
+    /// A daemon that notices that the coordinator went back calls this first. Another daemon may be
     /// about to take a number whose holder was granted more than the number's key shows.
     pub(super) fn raise_floor(
         &mut self,

@@ -15,11 +15,11 @@
 //! - The source's *note*, in the state's file `fleet` ([`Notes`](super::Notes)), was made in the
 //!   present boot, and nothing reports that the machine was restored from a snapshot since then. So
 //!   the marks in `lock_dir`, which a boot may remove, cover all IDs that were granted under the
-//!   note: the ceiling that the state itself stores is above them.
+//!   note. The ceiling that the state itself stores is above them.
 //! - The note names these numbers, this fleet and this directory. If the state was copied together
 //!   with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
-//!   state file is not enough: after a jump, a daemon stores the new difference there before the
+//!   state file is not enough. After a jump, a daemon stores the new difference there before the
 //!   coordinator has acknowledged a ceiling again.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown does not change the noted
 //!   ceiling.

@@ -375,7 +375,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets what this process remembers of its writes and ceilings, because the machine was
-    /// restored from a snapshot: another copy of the machine may remember the same. The next try to
+    /// restored from a snapshot. Another copy of the machine may remember the same. The next try to
     /// take numbers asks the coordinator.
     pub fn record_restored(&mut self) {
         self.notes.forget();

@@ -44,7 +44,7 @@ pub(super) enum Fault {
 pub(super) struct Keys {
     pub(super) found: BTreeMap<String, String>,
     fault: Fault,
-    /// True if the next write is sent twice: the answer to the first try is lost with the
+    /// True if the next write is sent twice. The answer to the first try is lost with the
     /// connection, and the second try is refused.
     pub(super) repeats: bool,
     pub(super) reads: usize,

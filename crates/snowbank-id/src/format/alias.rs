@@ -21,7 +21,7 @@ const SHAPE: &str = "a key version, a hyphen and 11 digits of base62, as in 1-7n
 /// The keys of aliases, each with its version.
 ///
 /// The key with the highest version writes aliases. Each key reads the aliases that have its
-/// version, so an old key must stay in the file as long as these aliases are in use. A key is never
+/// version. So an old key must stay in the file as long as these aliases are in use. A key is never
 /// printed.
 #[derive(Clone)]
 pub struct AliasKeys {

@@ -13,7 +13,7 @@
 //! So two sources can make the same ID, perhaps at different times, if their parts are equal modulo
 //! the greatest common divisor of W₁ and W₂ ([`Layout::collision`]).
 //!
-//! A collision matters only for layouts that *grow alike*: their IDs grow by the same amount in the
+//! A collision matters only for layouts that *grow alike*. Their IDs grow by the same amount in the
 //! same time, because W ÷ tick is equal. If two layouts do not grow alike, their IDs are
 //! independent. For example, a trade ID in decimal digits may by chance equal a row ID in bits, and
 //! nobody confuses the two.
@@ -225,7 +225,7 @@ impl Space {
         })
     }
 
-    /// Returns true if both spaces reach the same ID at about the same time: they grow alike, and
+    /// Returns true if both spaces reach the same ID at about the same time. They grow alike, and
     /// their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.grows_like(other)

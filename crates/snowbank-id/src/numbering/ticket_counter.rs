@@ -9,7 +9,7 @@ pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
 ///
-/// Counters with the same name count the same things, so they can hand out the same ID unless their
+/// Counters with the same name count the same things. So they can hand out the same ID unless their
 /// increments and offsets keep them apart. Counters with different names are independent, like
 /// different tables. The maximum is not part of a counter's identity: counters that differ only in
 /// their maximum are equal.

@@ -72,7 +72,7 @@ impl StateDir {
                 StateError::from_system(&error, reason)
             }
         })?;
-        // The syncs begin only when this process holds the lock: until then, the last holder may
+        // The syncs begin only when this process holds the lock. Until then, the last holder may
         // rename a file, and may be killed before it syncs the new name.
         let synced = path.to_owned();
         let names = thread::Builder::new()

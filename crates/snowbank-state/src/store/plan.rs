@@ -132,7 +132,7 @@ impl StateError {
 /// claimant.
 ///
 /// A record with the same ID space but other worker IDs is not needed to keep IDs unique. It binds
-/// only the order of IDs, and only if it is not too far ahead for a catch-up: a worker ID that was
+/// only the order of IDs, and only if it is not too far ahead for a catch-up. A worker ID that was
 /// never used starts at the clock, however far ahead another worker ID was. After a crash, such a
 /// record binds only up to the ID clock that its own worker IDs had reached, even if higher
 /// positions were granted ([`Record::order_ceiling`]).
@@ -153,7 +153,7 @@ impl StateError {
 /// counter is also refused if the machine was restored from a snapshot, or if a fleet's coordinator
 /// had the counter before.
 ///
-/// A start far ahead of the wall clock is no error if the ID space is still the same: the source
+/// A start far ahead of the wall clock is no error if the ID space is still the same. The source
 /// refuses requests until the clock has caught up. If the ID space was changed, such a start is an
 /// error, because it may be years ahead, or above all IDs of the new layout.
 ///

@@ -208,7 +208,7 @@ pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, p
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Three spellings of one ID space, then three other ID spaces: one has a slightly earlier
+    // Three spellings of one ID space, then three other ID spaces. One has a slightly earlier
     // epoch, one has longer ticks, and one has the node in the lowest bits.
     let layouts = prop::sample::select(vec![
         "twitter",

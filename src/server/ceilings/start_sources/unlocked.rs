@@ -54,7 +54,7 @@ pub fn check_records(
     }
     for (claimant, start) in claimants.iter().zip(starts) {
         let Claimant { name, numbering, in_fleet, .. } = *claimant;
-        // In a fleet, the marks are not compared: the coordinator may raise the first position of
+        // In a fleet, the marks are not compared. The coordinator may raise the first position of
         // worker IDs above their marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         check_maximum(claimant, records, &marks)?;

@@ -115,10 +115,10 @@ impl Source {
 
     /// Returns how many positions the supply lacks for a new request for `count` positions.
     ///
-    /// A request is promised no more than an even share of the supply: each waiting request is
+    /// A request is promised no more than an even share of the supply. Each waiting request is
     /// assumed to get as many positions as the new request, or all that it wants if that is fewer.
     /// While other requests wait, a sixteenth of the positions to come is kept for smaller
-    /// requests: a request for more than an even share of a tick is not promised that sixteenth. So
+    /// requests. A request for more than an even share of a tick is not promised that sixteenth. So
     /// a large request is never promised positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();

@@ -103,7 +103,7 @@ enum Amount {
 
 impl World {
     /// Returns a prepared fleet in which this many faults may still happen. The coordinator may be
-    /// restored to an older state only if the clocks differ by at most `SKEW`: only then is the
+    /// restored to an older state only if the clocks differ by at most `SKEW`. Only then is the
     /// raised floor above all grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let text = Marker::new("1f", vec![Space::First.text().to_owned()], limits()).text();
