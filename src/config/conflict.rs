@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::identities::ANONYMOUS;
 use super::units::Plain;
 use super::{Address, FileRef, WorkerIdFrom};
 use snowbank_fleet::{CoordinatorKind, Endpoint, HORIZON_MAX, NUMBERS_MAX};
@@ -121,8 +120,8 @@ pub(super) enum Conflict<'s> {
         if *.in_fleet { "other daemons of the fleet may have" } else { "other machines may pick" }
     )]
     OpenSpaces { one: String, two: String, in_fleet: bool },
-    #[error("found names, allowed: none, because {ANONYMOUS:?} stands for clients without an identity")]
-    NamesOfAnonymous,
+    #[error("found names, allowed: none, because {0:?} stands for clients without an identity")]
+    NamesOfAnonymous(&'s str),
     #[error(
         "found names, but no client shows a certificate; name the authority of their certificates in tls.client_ca"
     )]

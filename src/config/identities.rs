@@ -55,7 +55,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) {
         let name = &identity.name;
         let key = format!("identities[{index}].certificate_names");
         if !identity.certificate_names.is_empty() && name == ANONYMOUS {
-            findings.mistake_of(&key, Conflict::NamesOfAnonymous);
+            findings.mistake_of(&key, Conflict::NamesOfAnonymous(ANONYMOUS));
         } else if !identity.certificate_names.is_empty() && tls.client_ca.is_none() {
             findings.mistake_of(&key, Conflict::NamesWithoutCa);
         }
