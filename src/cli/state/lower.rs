@@ -23,7 +23,8 @@ they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
-  1  no state, in use, nothing above INSTANT, another state granted more, moved away, or a mark cannot be written
+  1  no state, in use, nothing above INSTANT, another state granted more,
+     moved away, or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
