@@ -135,7 +135,9 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     // durable.
     let given = given(&records);
     let locks = lock_records(&arguments.directories.lock_dir, &given)?;
-    refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
+    let what = format!("the state in {}", path.display());
+    refuse_lower(&given, &locks, &what)?;
+    refuse_restored(&given, &what)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
@@ -204,11 +206,7 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
         // Marks of other layouts do not count, because every start is above them.
         let marks = locks.marks_of_source()?;
         if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
-            return Err(Failure::no(format_args!(
-                "source {:?}: numbers beyond {what} may have been handed out, by another copy of this machine or in a \
-                 fleet; run `snowbank ticket set` with the highest number first",
-                record.name
-            )));
+            return Err(unknown_counter(record, what));
         }
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
@@ -218,6 +216,26 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
         )));
     }
     Ok(())
+}
+
+/// Refuses counters that a start would refuse, because the machine was restored from a snapshot since
+/// they were last started or set. The importing machine could not notice that.
+fn refuse_restored(records: &[Record], what: &str) -> Outcome {
+    let counters: Vec<&Record> = records.iter().filter(|it| it.numbering.ticket().is_some()).collect();
+    let log = KernelLog::open(!counters.is_empty());
+    let Some(boot) = HostIdentity::here().boot else { return Ok(()) };
+    let is_restored =
+        |record: &&Record| record.life.as_deref().is_some_and(|life| log.has_restore_since(life, &boot));
+    let restored = counters.into_iter().find(is_restored);
+    restored.map_or(Ok(()), |record| Err(unknown_counter(record, what)))
+}
+
+fn unknown_counter(record: &Record, what: &str) -> Failure {
+    Failure::no(format_args!(
+        "source {:?}: numbers beyond {what} may have been handed out, by another copy of this machine or in a fleet; run \
+         `snowbank ticket set` with the highest number first",
+        record.name
+    ))
 }
 
 /// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.

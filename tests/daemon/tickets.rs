@@ -411,8 +411,10 @@ fn a_daemon_bears_1024_counters() {
     let sources: String = names.iter().map(|name| ORDERS.replace("orders", name)).collect();
     let daemon = machine.setup(&sources).resp().admin().start();
     let mut client = Client::of(&daemon);
-    names.iter().for_each(|name| client.send(array(&["INCR", name])));
-    names.iter().for_each(|_| assert_eq!(client.integer(), 1));
+    for name in &names {
+        client.send(array(&["INCR", name]));
+        assert_eq!(client.integer(), 1);
+    }
     let resident_kib = daemon.resident_kib();
     let metrics = get(&daemon, "/metrics").body.len();
     let state = fs::metadata(machine.path("state").join("ceilings")).expect("a state file").len();
@@ -484,6 +486,8 @@ fn a_restore_is_remembered_although_the_disk_hangs() {
     start().start().kill();
     std::fs::remove_dir_all(machine.path("locks")).expect("the mark is gone");
     disk.report_restore(500);
+    let exported = disk.run_with_log(&machine.path(""), &["state", "export"]);
+    assert!(exported.code == Some(1) && exported.err.contains("`snowbank ticket set`"), "{exported:?}");
     start().end().assert_refusal(&refused);
     std::fs::remove_file(machine.path("orders.log")).ok();
     machine.setup(ORDERS).end().assert_refusal(&refused);
