@@ -174,7 +174,11 @@ impl Marker {
     /// # Errors
     /// The text is not a marker, or only later releases may read it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        parse(text)
+        let marker: Marker = parse(text)?;
+        if marker.identity.is_empty() {
+            return Err(KeyError::Garbage(String::from("a marker without an identity")));
+        }
+        Ok(marker)
     }
 
     /// Returns the text of this marker in place of `before`, an earlier text of it. It keeps the fields
@@ -425,6 +429,8 @@ mod tests {
         assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
         let marker = Marker::new("1f", vec![String::from("a"), String::from("b")], limits());
         assert_eq!(Marker::parse(&marker.text()), Ok(marker));
+        let nameless = Marker::new("", Vec::new(), limits());
+        assert!(matches!(Marker::parse(&nameless.text()), Err(KeyError::Garbage(_))));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{FleetLimits, HORIZON_MAX, KeyError, Marker, NumberKey, Paths};
 use line::Line;
 pub use line::{Access, User};
-pub use member::{Bound, Clocks, Counted, Free, Member, Names, Pause, Pool, Taken, Tried, Want};
+pub use member::{Bound, Clocks, Counted, Free, Member, Names, Pause, Pool, Taken, Want};
 pub use notes::{Note, NoteStore, Notes};
 pub use notice::{CONNECTING, HORIZON_MIN, MESSAGES, POLL_PERIOD, SWAP, noticed_within};
 pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};

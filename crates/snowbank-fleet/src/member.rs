@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
+use take::Tried;
 
 pub(super) use marker::instant_of;
 pub use pick::Free;
 pub use pool::{Counted, Pool};
 pub use settle::Pause;
-pub use take::Tried;
 pub use want::{Taken, Want};
 
 /// A daemon tries one write at most this many times. A write is refused if an earlier write of this
@@ -260,10 +260,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// are taken away, and `generation` changes. The write then gets a new identity, so that only
     /// one of two copies of this process recognises the write as its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
-        let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
+        // A source that went on without asking may be one of two copies. Until a check has compared
+        // its keys and written them, nothing rises above the ceiling with which it started.
+        let is_unchecked = |bound: &Bound| self.sources.get(bound.source).is_some_and(|it| !it.is_claimed);
+        if bounds.iter().any(is_unchecked) {
+            self.check(clocks)?;
+        }
+        let clocks = self.set_clocks(clocks);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            assert!(held.is_claimed, "a check precedes the first raise");
             // Until a start has compared its keys, another daemon may have the numbers.
             assert!(
                 held.is_returned || !self.idle.contains(&held.index),
@@ -347,6 +354,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.idle.extend(sources);
     }
 
+    /// Returns true if a source serves, so that its keys must be checked.
+    pub fn serves(&self) -> bool {
+        let serves = |index: usize| !self.idle.contains(&index);
+        self.sources.iter().any(|held| serves(held.index)) || self.counted().any(serves)
+    }
+
     /// Returns the loss that a call has found, whichever sources the call was for. If there is one,
     /// the daemon must end.
     pub fn loss(&self) -> Option<&FleetError> {
@@ -355,8 +368,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Records a loss, if a source serves.
     fn lose(&mut self, loss: FleetError) {
-        let serves = |index: usize| !self.idle.contains(&index);
-        if self.sources.iter().any(|held| serves(held.index)) || self.counted().any(serves) {
+        if self.serves() {
             self.lost.get_or_insert(loss);
         }
     }
@@ -519,8 +531,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn note_writes(&mut self, bounds: &[Bound]) -> Result<(), FleetError> {
         for bound in bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            let write = held.trying().to_owned();
             for (_, holding) in &mut held.numbers {
-                holding.try_write(held.trying.as_deref().unwrap_or_default());
+                holding.try_write(&write);
             }
             self.store_note(bound.source);
         }
@@ -552,7 +565,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// release.
     fn write_keys(&mut self, mut bound: Bound, release: Release<'_>) -> Result<u64, FleetError> {
         let is_release = release.is_some();
-        let write = self.sources[bound.source].trying.clone().unwrap_or_default();
+        let write = self.sources[bound.source].trying().to_owned();
         for _ in 0..TRIES_MAX {
             // Another source may serve, and must soon notice a loss.
             self.poll_if_due()?;

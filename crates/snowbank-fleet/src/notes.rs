@@ -120,7 +120,11 @@ impl Document {
         let sealed = Sealed::find(WHAT, &bytes).map_err(|damage| damaged(&damage))?;
         FORM.may_read(sealed.form)?;
         let found = serde_json::from_slice(sealed.document).map_err(|error| damaged(&error))?;
-        Ok(form::read::<Document>(&found).map_err(|error| damaged(&error))?.to_write()?)
+        let document: Document = form::read(&found).map_err(|error| damaged(&error))?.to_write()?;
+        if document.notes.iter().any(|note| note.term.is_empty() || note.identity.is_empty()) {
+            return Err(damaged(&"a note has no term, or names no marker"));
+        }
+        Ok(document)
     }
 
     /// Returns the content of the file.
@@ -535,12 +539,16 @@ mod tests {
         };
         assert_eq!(fault(), None, "there is no file");
         let whole = String::from_utf8(Document::default().bytes(1)).unwrap();
+        let nameless = vec![Note { term: String::new(), ..note(7) }];
+        let nameless = Document { notes: nameless, ..Document::default() };
+        let nameless = String::from_utf8(nameless.bytes(1)).unwrap();
         for (text, reason) in [
             ("", "is damaged: the header is damaged"),
             ("{\"format\":2}", "is damaged: the header is damaged"),
             (&whole[..whole.find('}').unwrap()], "is damaged: the end is missing"),
             (&whole.replacen("null", "\"n\" ", 1), "is damaged: the checksum is wrong"),
             (&(sealed::header(WHAT, FORM, 1, "{}") + "{}"), "is damaged: missing field"),
+            (&nameless, "is damaged: a note has no term, or names no marker"),
         ] {
             fs::write(&path, text).unwrap();
             let fault = fault().unwrap();

@@ -7,7 +7,7 @@
 //! - A daemon that takes a number starts at the key's bound. It starts lower only after a write of
 //!   its own state: the key's last write, or a write that the coordinator lost. This machine's
 //!   marks must show that no copy of the state was granted more ([`Proof::Newest`]), or the same
-//!   process must have made the write ([`Tried`](super::Tried)).
+//!   process must have made the write in an earlier try.
 //! - A start that does not ask the coordinator hands out only IDs below the bound that was
 //!   acknowledged last. The marks must also show that no clean stop has returned the number
 //!   ([`Proof::Held`], `member::resume`). So such a start has only IDs that the process before it

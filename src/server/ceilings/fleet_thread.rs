@@ -1,17 +1,26 @@
-//! The fleet thread does one job after another at the coordinator, and takes no lock of this machine.
-//! Only the control thread waits for a job and, for a moment, a clean stop.
+//! The fleet thread checks the daemon's keys at the coordinator, by its own timer, and does one job
+//! after another. It takes no lock of this machine, and what it learns to the daemon's disadvantage
+//! passes no thread that may wait for a disk. Only the control thread waits for a job and, for a
+//! moment, a clean stop.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::job_thread::{Asks, JobThread, NoReply, Reply};
+use super::job_thread::{Asks, JobThread, NoReply, Reply, Timer};
 use crate::config::SOURCES_MAX;
+use crate::os_clock;
+use crate::server::common::Common;
 use crate::server::health::last_seen::Noticed;
+use snowbank_core::clock::BootMicros;
 use snowbank_core::grant::TakenOver;
-use snowbank_core::keeper::{Outcome, WantedRange};
-use snowbank_fleet::{Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, Pool};
+use snowbank_core::keeper::{Outcome, PERIOD, WantedRange};
+use snowbank_fleet::{
+    Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, POLL_PERIOD, Pool,
+};
 use snowbank_tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
@@ -22,9 +31,9 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs in flight: a raise, a check and one more after a start, a question of a stop, one of
-/// the control thread, and a range for each shared counter.
-const JOBS_MAX: usize = 5 + SOURCES_MAX;
+/// The most jobs in flight: a raise, a question of a stop, one of the control thread, and a range for
+/// each shared counter. One more result is that of a check that has found a loss.
+const JOBS_MAX: usize = 4 + SOURCES_MAX;
 
 /// A job for the fleet thread.
 #[derive(Debug)]
@@ -41,8 +50,6 @@ pub(crate) enum Job {
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the worker IDs still belong to this daemon.
-    Check(Clocks),
     /// Do what another thread asks, which waits for the answer.
     Ask(Question),
 }
@@ -78,9 +85,6 @@ pub(crate) enum Done {
     Raised(Outcome),
     /// The keeper's request for a range, and the range that was taken for it.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
-    /// The result of a check: Ok if the worker IDs still belong to this daemon, or an error if the
-    /// coordinator did not answer.
-    Checked(Result<(), NoAnswer>, Box<Noticed>),
     /// Another process may have taken over a worker ID or a shared counter.
     Lost(TakenOver),
 }
@@ -97,9 +101,47 @@ pub(crate) struct InFleet {
     pub(crate) certificate: Option<PathBuf>,
 }
 
+/// The daemon around the fleet thread. No call waits for a disk.
+pub(crate) trait Host: Send {
+    /// Returns the clocks as the daemon believes them.
+    fn clocks(&self) -> Clocks;
+
+    /// Shows the result of a check to the operator.
+    fn checked(&self, answer: Result<(), NoAnswer>, noticed: &Noticed);
+
+    /// Ends the daemon, and takes the grants of all its sources away.
+    fn lose(&self, reason: &str);
+}
+
+impl Host for Arc<Common> {
+    fn clocks(&self) -> Clocks {
+        let reading = os_clock::read();
+        Clocks::at(self.wall.believe(reading).wall, reading)
+    }
+
+    fn checked(&self, answer: Result<(), NoAnswer>, noticed: &Noticed) {
+        self.metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
+        let mut seen = self.metrics.keeper();
+        seen.fleet_silence = answer.err().map(|answer| answer.reason);
+        seen.noticed.clone_from(noticed);
+    }
+
+    /// A source that starts meanwhile is either live already, or gets its grant after `lost` is set.
+    fn lose(&self, reason: &str) {
+        // A second `set` has no effect, so the first reason is kept.
+        let _ = self.lost.set(reason.to_owned());
+        for supply in &self.live_config.borrow().supplies {
+            supply.source.grant().revoke();
+        }
+    }
+}
+
 /// The state of the thread.
 pub(crate) struct Work {
     in_fleet: InFleet,
+    host: Box<dyn Host>,
+    /// When the last check began. `None`: none did since the last source started.
+    checked_at: Option<BootMicros>,
     noticed: Noticed,
     /// The time at which the last count of all pools began.
     noticed_at: Option<Instant>,
@@ -123,6 +165,48 @@ impl Work {
             self.in_fleet.member.record_restored();
         }
         self.in_fleet.member.begin_start(sources);
+    }
+
+    /// Checks that the numbers which these sources took are still this daemon's, right before they
+    /// hand out anything. The first check follows at once, before any raise.
+    pub(crate) fn check_taken(&mut self, starting: &[usize], clocks: Clocks) -> Result<(), FleetError> {
+        self.checked_at = None;
+        self.in_fleet.member.check_taken(starting, clocks)
+    }
+
+    /// Returns the time until the next check. If the machine sleeps meanwhile, the wait is longer, so
+    /// the thread asks again after [`PERIOD`] at most.
+    fn check_due_in(&mut self) -> Duration {
+        let member = &self.in_fleet.member;
+        if member.loss().is_some() || !member.serves() {
+            return Duration::MAX;
+        }
+        let waited = self.checked_at.map_or(Duration::MAX, |at| os_clock::boot().since(at));
+        POLL_PERIOD.saturating_sub(waited).min(PERIOD)
+    }
+
+    /// Checks that the worker IDs still belong to this daemon.
+    fn check(&mut self) -> Option<Done> {
+        self.checked_at = Some(os_clock::boot());
+        let clocks = self.host.clocks();
+        // A daemon that serves must soon notice a loss.
+        self.in_fleet.member.hurry();
+        let answer = match self.in_fleet.member.check(clocks) {
+            Ok(()) => {
+                self.notice(clocks);
+                Ok(())
+            }
+            Err(FleetError::NoAnswer(answer)) => Err(answer),
+            Err(loss) => return Some(self.lost(&loss)),
+        };
+        self.host.checked(answer, &self.noticed);
+        None
+    }
+
+    fn lost(&self, loss: &FleetError) -> Done {
+        let reason = format!("the fleet: {loss}");
+        self.host.lose(&reason);
+        Done::Lost(TakenOver(reason))
     }
 
     /// Forgets sources that a reload has removed.
@@ -173,19 +257,24 @@ pub(crate) type Fleet = JobThread<Job, Done>;
 ///
 /// # Errors
 /// The system has no thread left.
-pub(crate) fn start(in_fleet: InFleet) -> io::Result<Fleet> {
-    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None, restores: 0 };
-    JobThread::start("fleet", JOBS_MAX, work, run)
-}
-
-fn lost(loss: &FleetError) -> Done {
-    Done::Lost(TakenOver(format!("the fleet: {loss}")))
+pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet> {
+    let work = Work {
+        in_fleet,
+        host,
+        checked_at: None,
+        noticed: Noticed::default(),
+        noticed_at: None,
+        counting: None,
+        restores: 0,
+    };
+    let checks = Timer { due_in: Work::check_due_in, run: Work::check };
+    JobThread::start_timed("fleet", JOBS_MAX, work, run, checks)
 }
 
 /// Does a job. A loss that the job has found goes to the keeper, whoever waits for the job.
 fn run(work: &mut Work, job: Job) -> Option<Done> {
     let done = run_job(work, job);
-    work.in_fleet.member.loss().map(lost).or(done)
+    work.in_fleet.member.loss().map(|loss| work.lost(loss)).or(done)
 }
 
 fn run_job(work: &mut Work, job: Job) -> Option<Done> {
@@ -198,27 +287,12 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
             Ok(range) => Done::Ranged(wanted, Ok(range)),
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
-            Err(loss) => lost(&loss),
+            Err(loss) => work.lost(&loss),
         },
-        Job::Check(clocks) => {
-            // A daemon that serves must soon notice a loss.
-            member.hurry();
-            let checked = member.check(clocks);
-            match checked {
-                Ok(()) => {
-                    work.notice(clocks);
-                    Done::Checked(Ok(()), Box::new(work.noticed.clone()))
-                }
-                Err(FleetError::NoAnswer(answer)) => {
-                    Done::Checked(Err(answer), Box::new(work.noticed.clone()))
-                }
-                Err(loss) => lost(&loss),
-            }
-        }
         Job::Raise { writer, number, bounds, generation, clocks } => {
             let raised = member.raise(&bounds, generation, clocks);
             match raised.as_ref().err().filter(|error| error.is_loss()) {
-                Some(loss) => lost(loss),
+                Some(loss) => work.lost(loss),
                 None => {
                     Done::Raised(Outcome { writer, number, failure: raised.err().map(FleetError::reason) })
                 }

@@ -8,6 +8,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+/// What a thread does by itself, between two jobs.
+pub(crate) struct Timer<S, D> {
+    /// Returns the time after which it is due.
+    pub(crate) due_in: fn(&mut S) -> Duration,
+    pub(crate) run: fn(&mut S) -> Option<D>,
+}
+
 /// The handle of a thread that does jobs. The thread ends once the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct JobThread<J, D> {
@@ -89,16 +96,41 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     pub(crate) fn start<S: Send + 'static>(
         name: &str,
         jobs_max: usize,
+        subject: S,
+        run: fn(&mut S, J) -> Option<D>,
+    ) -> io::Result<Self> {
+        let never = Timer { due_in: |_: &mut S| Duration::MAX, run: |_: &mut S| None };
+        JobThread::start_timed(name, jobs_max, subject, run, never)
+    }
+
+    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start_timed<S: Send + 'static>(
+        name: &str,
+        jobs_max: usize,
         mut subject: S,
         run: fn(&mut S, J) -> Option<D>,
+        timer: Timer<S, D>,
     ) -> io::Result<Self> {
         let (jobs, receive_jobs) = mpsc::sync_channel(jobs_max);
         let (send_done, done) = mpsc::sync_channel(jobs_max);
         let waker: Arc<OnceLock<Thread>> = Arc::default();
         let wake = Arc::clone(&waker);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
-            for job in receive_jobs {
-                let Some(done) = run(&mut subject, job) else { continue };
+            loop {
+                let due_in = (timer.due_in)(&mut subject);
+                let done = if due_in.is_zero() {
+                    (timer.run)(&mut subject)
+                } else {
+                    match receive_jobs.recv_timeout(due_in) {
+                        Ok(job) => run(&mut subject, job),
+                        Err(RecvTimeoutError::Timeout) => continue,
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    }
+                };
+                let Some(done) = done else { continue };
                 let is_received = send_done.send(done).is_ok();
                 if let Some(waker) = wake.get().filter(|_| is_received) {
                     waker.unpark();
@@ -140,7 +172,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     /// Returns the results since the last call.
     pub(crate) fn take_done(&mut self) -> Vec<D> {
         let done: Vec<D> = self.done.try_iter().collect();
-        // A loss that a job of another thread found was not counted.
+        // A loss that no job of this handle found was not counted.
         self.in_flight = self.in_flight.saturating_sub(done.len());
         done
     }

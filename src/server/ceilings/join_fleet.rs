@@ -505,9 +505,10 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::sync::{Mutex, mpsc};
 
-    use super::super::fleet_thread::{self, Done};
+    use super::super::fleet_thread::{self, Host};
     use super::*;
     use crate::config::{self, Interface, Overrides};
+    use crate::server::health::last_seen::Noticed;
     use snowbank_core::clock::{BootMicros, Reading};
     use snowbank_fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
     use snowbank_id::layout::UnixMicros;
@@ -546,8 +547,21 @@ mod tests {
         }
     }
 
+    /// A daemon whose clocks stand still.
+    struct NoHost(Clocks);
+
+    impl Host for NoHost {
+        fn clocks(&self) -> Clocks {
+            self.0
+        }
+
+        fn checked(&self, _: Result<(), NoAnswer>, _: &Noticed) {}
+
+        fn lose(&self, _: &str) {}
+    }
+
     #[test]
-    fn a_lock_directory_that_hangs_delays_no_check() {
+    fn a_lock_directory_that_hangs_delays_no_job() {
         let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
         let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
         let (found, _) = Found::open(None, false, HostIdentity::default(), None).unwrap();
@@ -555,10 +569,10 @@ mod tests {
         let coordinator: Box<dyn Coordinator> = Box::new(Away);
         let limits = settings.fleet_limits();
         let member = Member::new(coordinator, names, limits, Notes::default(), new_identity);
-        let mut fleet =
-            fleet_thread::start(InFleet { member, pools: Vec::new(), certificate: None }).unwrap();
-        let asks = fleet.asks();
         let clocks = Clocks::at(began.wall, began);
+        let in_fleet = InFleet { member, pools: Vec::new(), certificate: None };
+        let fleet = fleet_thread::start(in_fleet, Box::new(NoHost(clocks))).unwrap();
+        let asks = fleet.asks();
         let (hangs, is_hanging) = mpsc::channel();
         let (end, until) = mpsc::channel::<()>();
         let until = Mutex::new(until);
@@ -581,9 +595,7 @@ mod tests {
             joining.join().map(|joined| joined.refused.len())
         });
         is_hanging.recv().unwrap();
-        fleet.send(Job::Check(clocks));
-        let checked = fleet.done.recv_timeout(Duration::from_secs(60));
-        assert!(matches!(checked, Ok(Done::Checked(..))), "{checked:?}");
+        assert_eq!(fleet.asks().question(Duration::from_secs(60), |_| ()), Ok(()));
         drop(end);
         assert_eq!(starting.join().unwrap(), Ok(1));
     }

@@ -30,7 +30,7 @@ use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
 use snowbank_core::grant::{Left, TakenOver};
 use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
-use snowbank_fleet::{Bound, Clocks, POLL_PERIOD, Rest};
+use snowbank_fleet::{Bound, Clocks, Rest};
 use snowbank_state::{StateError, WorkerLocks};
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
@@ -82,12 +82,6 @@ pub(crate) struct Ceilings {
     fleet: Option<Fleet>,
     /// The sources that have worker IDs or numbers of the fleet.
     in_fleet: BTreeSet<usize>,
-    /// The time at which a check was last sent to the fleet thread. `None`: no check was sent since
-    /// the last source of the fleet started.
-    fleet_checked_at: Option<BootMicros>,
-    /// How many checks the fleet thread has not done yet: at most a regular one and, behind it, the
-    /// first one after a start.
-    fleet_checks: usize,
     /// The time at which the storage thread last got a job.
     stored_at: BootMicros,
 }
@@ -103,8 +97,6 @@ impl Ceilings {
             storage: None,
             fleet: None,
             in_fleet: BTreeSet::new(),
-            fleet_checked_at: None,
-            fleet_checks: 0,
             stored_at: os_clock::boot(),
         }
     }
@@ -124,7 +116,8 @@ impl Ceilings {
                     let _ = done.send(());
                 }
                 Change::Granted(granted, done) => {
-                    self.grant(granted, os_clock::read(), common.restores.load(Ordering::Acquire));
+                    let restored = common.restores.load(Ordering::Acquire);
+                    self.grant(granted, os_clock::read(), restored, common.lost.get().is_some());
                     let _ = done.send(());
                 }
                 Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
@@ -136,8 +129,14 @@ impl Ceilings {
     }
 
     /// Grants first ceilings, which are already durable. The machine was restored `restored` times
-    /// by now.
-    fn grant(&mut self, Granted { sources, locks, life }: Granted, reading: Reading, restored: u64) {
+    /// by now. `is_lost`: the daemon has lost a worker ID.
+    fn grant(
+        &mut self,
+        Granted { sources, locks, life }: Granted,
+        reading: Reading,
+        restored: u64,
+        is_lost: bool,
+    ) {
         let has_jumped = snowbank_core::clock::has_jumped(life.began.offset_us(), reading.offset_us());
         self.locks.extend(locks);
         for Starting { index, mut managed, first_ceiling, range } in sources {
@@ -145,7 +144,7 @@ impl Ceilings {
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
             // written from now on count.
-            if has_jumped {
+            if has_jumped || is_lost {
                 source.grant().revoke();
             }
             if self.keeper.lost().is_some() {
@@ -165,7 +164,6 @@ impl Ceilings {
             }
             if managed.is_in_fleet() {
                 self.in_fleet.insert(index);
-                self.fleet_checked_at = None;
             }
             self.keeper.put(index, managed);
         }
@@ -256,7 +254,6 @@ impl Ceilings {
             });
         }
         metrics.keeper().record(reading, &polled);
-        self.check_fleet(&mut polled, reading);
         for write in std::mem::take(&mut polled.writes) {
             self.write(write, reading, metrics);
         }
@@ -274,25 +271,6 @@ impl Ceilings {
         polled
     }
 
-    /// Sends a check to the fleet thread if it is due.
-    fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
-        if let Some(fleet) = self.fleet.as_mut().filter(|_| !self.in_fleet.is_empty())
-            && (self.fleet_checks == 0 || self.fleet_checked_at.is_none())
-            && self.keeper.lost().is_none()
-        {
-            let waited = self.fleet_checked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
-            let check_in = POLL_PERIOD.saturating_sub(waited);
-            if check_in.is_zero() {
-                // The fleet thread wakes this thread when it has done the check.
-                self.fleet_checked_at = Some(reading.boot);
-                self.fleet_checks += 1;
-                fleet.send(fleet_thread::Job::Check(clocks(&self.keeper, reading)));
-            } else {
-                polled.next_in = polled.next_in.min(check_in);
-            }
-        }
-    }
-
     /// Applies the results of the fleet thread.
     fn apply_fleet_results(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(JobThread::take_done).unwrap_or_default() {
@@ -305,13 +283,6 @@ impl Ceilings {
                     seen.fleet_raises += u64::from(answer.is_ok());
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
-                fleet_thread::Done::Checked(answer, noticed) => {
-                    self.fleet_checks -= 1;
-                    metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
-                    let mut seen = metrics.keeper();
-                    seen.fleet_silence = answer.err().map(|answer| answer.reason);
-                    seen.noticed = *noticed;
-                }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
             }
         }
@@ -320,9 +291,6 @@ impl Ceilings {
     /// Sends a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
-        // A daemon that goes on without asking may be one of two copies. Until its first check has
-        // compared its keys, nothing may rise above the ceiling with which it started.
-        assert!(self.fleet_checked_at.is_some(), "a check precedes the first raise after a start");
         let mut bounds = Vec::new();
         for &(source, ceiling) in &write.ceilings {
             bounds.push(Bound { source, id_bound: self.keeper.id_bound(source, ceiling) });
@@ -445,7 +413,7 @@ mod tests {
 
     /// Grants a source whose start began at [`BEGAN`], with the machine never restored. Returns the
     /// ceiling that the source then has.
-    fn granted(reading: Reading, restored: u64) -> Position {
+    fn granted(reading: Reading, restored: u64, is_lost: bool) -> Position {
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
         let wall = Arc::new(Wall::new(rule, BEGAN, Remembered::Nothing));
         let now = wall.believe(BEGAN);
@@ -467,16 +435,17 @@ mod tests {
         let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
         let sources = vec![Starting { index: 0, managed, first_ceiling, range: None }];
         let life = Life { began: BEGAN, restores: 0, reported: Arc::default() };
-        ceilings.grant(Granted { sources, locks: BTreeMap::new(), life }, reading, restored);
+        ceilings.grant(Granted { sources, locks: BTreeMap::new(), life }, reading, restored, is_lost);
         source.grant().ceiling()
     }
 
     #[test]
     fn a_restore_during_a_start_takes_the_first_grant_away() {
         let later = Reading { wall: UnixMicros(BEGAN.wall.0 + 1), boot: BootMicros(BEGAN.boot.0 + 1) };
-        assert!(granted(later, 0) > Position(0), "nothing has happened since the start began");
-        assert_eq!(granted(later, 1), Position(0), "the kernel has reported a restore");
+        assert!(granted(later, 0, false) > Position(0), "nothing has happened since the start began");
+        assert_eq!(granted(later, 0, true), Position(0), "a worker ID is lost");
+        assert_eq!(granted(later, 1, false), Position(0), "the kernel has reported a restore");
         let jumped = Reading { boot: BootMicros(BEGAN.boot.0 + 10_000_000), ..later };
-        assert_eq!(granted(jumped, 0), Position(0), "the clocks have jumped");
+        assert_eq!(granted(jumped, 0, false), Position(0), "the clocks have jumped");
     }
 }

@@ -326,7 +326,8 @@ impl Control {
         let found = Arc::new(found);
         let in_fleet =
             access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
-        let fleet = in_fleet.map(fleet_thread::start).transpose();
+        let host = || Box::new(Arc::clone(&self.common));
+        let fleet = in_fleet.map(|in_fleet| fleet_thread::start(in_fleet, host())).transpose();
         let fleet: Option<Fleet> = fleet.map_err(|error| StartError::no_thread(&error))?;
         let storage = store.map(|store: DiskStore| storage_thread::start(store)).transpose();
         let storage: Option<Storage> = storage.map_err(|error| StartError::no_thread(&error))?;
@@ -450,7 +451,7 @@ impl Control {
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let clocks = self.clocks(os_clock::read());
         let starting = starting.to_vec();
-        let checked = fleet.question(Duration::MAX, move |work| work.member().check_taken(&starting, clocks));
+        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, clocks));
         checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 

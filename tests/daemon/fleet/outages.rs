@@ -1,6 +1,7 @@
 //! Connections to the coordinator that hang or are reopened, and daemons that wait for a worker ID.
 
 use super::*;
+use crate::support::failing_disk::FailingDisk;
 
 /// The daemon's connection stays open but carries nothing, as after a failover of the network.
 #[test]
@@ -16,6 +17,29 @@ fn a_hanging_connection_hides_no_loss_and_delays_no_raise() {
         at.delete(KEY);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("gone from the coordinator");
+        assert_distinct(runs);
+    });
+}
+
+/// The lock directory hangs, and with it the thread that marks how far IDs are granted.
+#[test]
+fn a_loss_is_noticed_although_the_lock_directory_hangs() {
+    on_one(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let disk = FailingDisk::new(&machine.path("locks"), machine.path("orders"));
+        let mut daemon = disk.under(machine.setup(&toml)).start();
+        let mut runs = draw(&daemon);
+        disk.order("write stall 600000");
+        poll("a mark that hangs", || {
+            if let Reply::Runs(_, more) = daemon.connect().next(Ask::of(1).wait_ms(0)) {
+                runs.extend(more);
+            }
+            disk.calls().iter().any(|call| call.starts_with("stall ")).then_some(())
+        });
+        at.delete(KEY);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         assert_distinct(runs);
     });
 }

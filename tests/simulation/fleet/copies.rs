@@ -23,13 +23,12 @@ pub(crate) struct Process {
     pub(crate) member: Member<Link>,
     pub(crate) disk: SlowDisk,
     pub(crate) sources: Vec<Begin>,
-    pub(crate) has_checked: bool,
 }
 
 impl World {
     /// Saves a machine's memory, and switches the machine off. Then the machine boots.
     pub(crate) fn save(&mut self, at: usize) {
-        let Daemon { machine, member, disk, sources, has_checked, .. } = self.daemons.swap_remove(at);
+        let Daemon { machine, member, disk, sources, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
         let begin = |Served { source, workers, fleet, .. }: Served| Begin {
             workers,
@@ -38,7 +37,7 @@ impl World {
             losses: source.grant().generation(),
         };
         let sources = sources.into_iter().map(begin).collect();
-        let process = Process { member, disk, sources, has_checked };
+        let process = Process { member, disk, sources };
         // The process may have been killed just before the save.
         let process = Some(process).filter(|_| self.rng.bool());
         // All copies get the same new boot identity, so their kernels look the same.
@@ -56,9 +55,8 @@ impl World {
         let Saved { machine, process, .. } = saved.clone();
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
-        let Some(Process { member, disk, sources, has_checked }) = process else { return };
+        let Some(Process { member, disk, sources }) = process else { return };
         let mut daemon = self.daemon(machine, member, disk, sources);
-        daemon.has_checked = has_checked;
         for served in &mut daemon.sources {
             served.source.grant().revoke();
             served.is_copy = true;
@@ -93,10 +91,10 @@ impl World {
         let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine)
             || self.starting.iter().any(|starting| starting.machine == machine);
         if !is_used && self.rng.bool() {
-            self.machines[machine].disk = disk;
+            (self.machines[machine].disk, self.machines[machine].waiting) = (disk, None);
         } else if self.machines.len() < self.machines_max {
             let marks = BTreeMap::new();
-            self.machines.push(Machine { disk, marks, ..self.machines[of].clone() });
+            self.machines.push(Machine { disk, marks, waiting: None, ..self.machines[of].clone() });
             if self.rng.bool() {
                 self.boot(self.machines.len() - 1);
             }

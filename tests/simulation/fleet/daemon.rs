@@ -30,8 +30,6 @@ pub(crate) struct Daemon {
     pub(crate) wall: Arc<Wall>,
     /// The write to the coordinator that the daemon has not started yet.
     pub(crate) pending: Option<Write>,
-    /// True once the daemon has checked its keys. The keeper's thread sends a check before any raise.
-    pub(crate) has_checked: bool,
 }
 
 impl Daemon {
@@ -142,8 +140,34 @@ impl World {
         let before = (self.machines[machine].clone(), self.link.server().clone());
         self.call_from(machine);
         let reading = self.reading(machine);
+        let clocks = clocks(reading);
+        // The process of the last try either still waits, or was killed.
+        let waiting = self.machines[machine].waiting.take().filter(|_| self.rng.u8(..4) > 0);
+        let (mut member, disk) = waiting.unwrap_or_else(|| self.process(machine));
+        let layouts = self.layouts(self.machines[machine].is_turned);
+        let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
+        let taken: Option<Vec<_>> = layouts.iter().map(take).collect();
+        self.machines[machine].disk.notes = disk.durable();
+        let Some(taken) = taken else {
+            self.wait(machine, member, disk);
+            return None;
+        };
+        // A start with a worker ID that this state released does not pause. Another daemon may have
+        // taken the worker ID since then, and a restore may have lost that write. The promise holds
+        // only if that daemon asks the coordinator before this start, so this start is undone.
+        let lost_writes = self.link.server().lost_writes;
+        if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
+            let (machine_before, server) = before;
+            self.machines[machine] = Machine { waiting: None, ..machine_before };
+            *self.link.server() = server;
+            return None;
+        }
+        Some(Starting { machine, member, disk, layouts, taken })
+    }
+
+    /// Starts a process on a machine, whose configuration an operator may have changed.
+    fn process(&mut self, machine: usize) -> (Member<Link>, SlowDisk) {
         if self.rng.bool() {
-            // The operator has changed the machine's configuration.
             self.machines[machine].is_turned = self.is_turned;
         }
         if self.changes_settings {
@@ -159,34 +183,17 @@ impl World {
         let notes = self.machines[machine].read_notes();
         let disk = SlowDisk::with(link.clone(), notes.clone(), self.machines[machine].sync_time);
         let notes = notes.kept_in(Some(Arc::new(disk.clone())));
-        // The process of the last try either still waits, or was killed.
-        let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
-        let clocks = clocks(reading);
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let names = Names { fleet: FLEET, state: &self.machines[machine].disk.state, holder: &holder };
         let limits = FleetLimits::new(self.machines[machine].horizon, self.machines[machine].max_ahead);
-        let member = Member::new(link.clone(), names, limits, notes, new_identity);
-        let mut member = member.after(tried.unwrap_or_default());
-        let layouts = self.layouts(self.machines[machine].is_turned);
-        let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
-        let taken: Option<Vec<_>> = layouts.iter().map(take).collect();
-        self.machines[machine].disk.notes = disk.durable();
-        let Some(taken) = taken else {
-            self.machines[machine].tried = Some(member.into_tried());
-            return None;
-        };
-        // A start with a worker ID that this state released does not pause. Another daemon may have
-        // taken the worker ID since then, and a restore may have lost that write. The promise holds
-        // only if that daemon asks the coordinator before this start, so this start is undone.
-        let lost_writes = self.link.server().lost_writes;
-        if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
-            let (machine_before, server) = before;
-            self.machines[machine] = machine_before;
-            *self.link.server() = server;
-            return None;
-        }
-        Some(Starting { machine, member, disk, layouts, taken })
+        (Member::new(link, names, limits, notes, new_identity), disk)
+    }
+
+    /// Lets a process wait for the next try.
+    fn wait(&mut self, machine: usize, mut member: Member<Link>, disk: SlowDisk) {
+        member.give_up(&[0, 1]);
+        self.machines[machine].waiting = Some((member, disk));
     }
 
     /// Ends a start, after its pause if it has one.
@@ -205,7 +212,7 @@ impl World {
         };
         self.machines[machine].disk.notes = disk.durable();
         if settled.is_err() {
-            self.machines[machine].tried = Some(member.into_tried());
+            self.wait(machine, member, disk);
             return;
         }
         if self.rng.u8(..8) == 0 {
@@ -292,7 +299,7 @@ impl World {
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
         let link = disk.link.clone();
-        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None, has_checked: false }
+        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -335,8 +342,7 @@ impl World {
         let pending = daemon.pending.take();
         // A job may begin right before a poll is due.
         let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
-        let checks = pending.is_none() || !daemon.has_checked;
-        daemon.has_checked = true;
+        let checks = pending.is_none();
         daemon.link.idle(if checks { 1.0 } else { part });
         let mut done = if checks { daemon.member.check(clocks) } else { Ok(()) };
         if let (Some(write), Ok(()) | Err(FleetError::NoAnswer(_))) = (&pending, &done) {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use snowbank_fleet::rules::{self, Proof};
-use snowbank_fleet::{Member, Notes, Tried};
+use snowbank_fleet::{Member, Notes};
 use snowbank_id::layout::{Position, WorkerSet};
 use snowbank_state::{Fate, Mark};
 
-use super::server::Link;
+use super::server::{Link, SlowDisk};
 use super::{Worker, Workers};
 
 /// A machine. Its disk outlasts its daemon; its marks last until a boot.
@@ -30,8 +30,8 @@ pub(crate) struct Machine {
     pub(crate) sync_time: Duration,
     /// True if the machine's sources are configured for the turned layouts.
     pub(crate) is_turned: bool,
-    /// The earlier tries of a daemon that still waits for a worker ID.
-    pub(crate) tried: Option<Tried>,
+    /// A daemon that waits for a worker ID, and its disk.
+    pub(crate) waiting: Option<(Member<Link>, SlowDisk)>,
 }
 
 /// A state directory.
@@ -116,7 +116,7 @@ impl Machine {
     /// Boots the machine. `boot` is an identity that no boot of any machine had.
     pub(crate) fn boot(&mut self, boot: u64) {
         self.boot = boot;
-        self.tried = None;
+        self.waiting = None;
         self.marks.clear();
     }
 

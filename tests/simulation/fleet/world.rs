@@ -386,9 +386,11 @@ impl World {
         if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
             self.starting.clear();
-            // The operator removes the notes, because with them a daemon continues without asking
-            // the coordinator.
-            self.machines.iter_mut().for_each(|machine| machine.disk.notes = Notes::default());
+            // The operator stops all daemons, and removes the notes, because with them a daemon
+            // continues without asking the coordinator.
+            for machine in &mut self.machines {
+                (machine.disk.notes, machine.waiting) = (Notes::default(), None);
+            }
             self.prepare();
         }
     }

@@ -76,6 +76,14 @@ impl Held {
         format!("worker ID {number} of source {:?}: {what}", self.source)
     }
 
+    /// Returns the identity of the write that is about to be tried.
+    ///
+    /// # Panics
+    /// Panics if the write has none: then the daemon could not recognise it.
+    pub(super) fn trying(&self) -> &str {
+        self.trying.as_deref().expect("each write has an identity")
+    }
+
     /// Returns the instant of the bound that the coordinator acknowledged for the number at this
     /// index.
     pub(super) fn until(&self, at: usize) -> UnixMicros {

@@ -82,11 +82,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let numbering = want.numbering(worker_ids).ok()?;
         let mut held = self.held(want, note.place, &numbering, &found, &own);
-        held.identity.clone_from(&note.identity);
+        assert!(!held.term.is_empty() && !held.identity.is_empty(), "each note has a term and an identity");
         held.wall_minus_boot_us = note.wall_minus_boot_us;
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
-        // No write was tried yet.
-        held.trying = None;
         self.sources.push(held);
         let worker_ids = worker_ids.clone();
         let floor = note.floor;

@@ -18,7 +18,7 @@ const WRITES_MAX: usize = 100;
 /// What a process remembers from one try to take numbers to the next. While a start waits for a
 /// number, it tries again and again.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub(super) struct Tried {
     /// The identities of the writes by which the process tried to take numbers. If an answer was
     /// lost, the write may have been done. Then the process may take the number even if its state
     /// is an older copy, because it has handed out nothing since that write.
@@ -173,19 +173,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
         let covered = want.first_bound(numbering, self.limits, floor, lowest);
         let worker_ids = want.worker_ids(numbering);
+        let write = (self.new_identity)();
         let mut held = self.held(want, place, numbering, &found, &own);
         if !is_same_term {
             held.term = (self.new_identity)();
         }
+        assert!(!held.term.is_empty() && !held.identity.is_empty(), "no key is written without them");
         // If this write is not done, the key's last write may be an earlier write of this state,
         // with another floor.
         held.floor = floor.max(noted_floor);
         // Forgets the writes before the write that was found: the coordinator can no longer do
         // them.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
+            holding.try_write(&write);
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
-        let write = held.trying.take().unwrap_or_default();
         // While this start waited, the coordinator may have been restored. Then another holder's
         // write that came after the release may be lost.
         let is_release_stale = self.tried.has_waited && !is_same_term;
@@ -222,7 +224,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Bounds, FleetError> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
-        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
+        // Without a note of this marker there is no term to continue.
+        let is_same_term = own.note.is_some();
+        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false };
         for found in found {
             let (lowest, is_released) = match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
@@ -273,8 +277,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(is_done)
     }
 
-    /// Returns a source with numbers whose keys are not written yet. Makes the identity of their
-    /// first write, and adds that identity to the writes that may be the keys' last writes.
+    /// Returns a source with numbers whose keys are not written yet. Its term and its marker's
+    /// identity are those of its note, if it has one.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,
@@ -283,16 +287,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         found: &[Found],
         own: &Own,
     ) -> Held {
-        let write = (self.new_identity)();
-        let mut writes = own.writes.clone();
-        writes.push(write.clone());
-        let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
+        let known = self.marker.as_ref().map(|known| &known.marker.identity);
+        let noted = own.note.as_ref().map(|note| (&note.term, &note.identity));
+        let (term, identity) = noted.unzip();
         let mut numbers = Vec::new();
         for &Found { number, .. } in found {
             let noted = own.noted(number);
             let replaced = noted.map_or_else(Vec::new, |note| note.replaced.clone());
             let acknowledged = noted.map_or(0, |note| note.acknowledged);
-            numbers.push((number, Holding::unseen(writes.clone(), replaced, acknowledged)));
+            numbers.push((number, Holding::unseen(own.writes.clone(), replaced, acknowledged)));
         }
         Held {
             source: want.source.to_owned(),
@@ -302,8 +305,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             worker_ids: want.worker_ids(numbering).to_string(),
             place,
             numbers,
-            term: own.note.as_ref().map(|note| note.term.clone()).unwrap_or_default(),
-            identity,
+            term: term.cloned().unwrap_or_default(),
+            identity: identity.or(known).cloned().unwrap_or_default(),
             is_claimed: false,
             since_unix_s: want.clocks.wall.0.div_euclid(1_000_000),
             floor: 0,
@@ -312,7 +315,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             is_unsettled: false,
             is_returned: false,
             wall_minus_boot_us: want.clocks.wall_minus_boot_us,
-            trying: Some(write),
+            trying: None,
             made_on: self.coordinator.as_mut().connections(),
             generation: 0,
         }
@@ -390,18 +393,5 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.notes.rename(&before, name);
             self.store_note(at);
         }
-    }
-}
-
-impl<C> Member<C> {
-    /// Gives the member the facts from earlier tries of this process. Only simulations make a new
-    /// member for each try.
-    pub fn after(self, tried: Tried) -> Self {
-        Member { tried, ..self }
-    }
-
-    /// Returns the facts for the next try. They say that the process has waited.
-    pub fn into_tried(self) -> Tried {
-        Tried { has_waited: true, ..self.tried }
     }
 }

@@ -525,13 +525,10 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     let store = store();
     let mut original = member(&store, Notes::default());
     let covered = original.take(want(WALL, false), &five()).unwrap().covered;
-    let mut notes = original.notes().clone();
-    let mut tried = Tried::default();
+    let mut copy = member(&store, original.notes().clone());
     let mut try_at = |wall| {
-        let mut copy = member(&store, notes.clone()).after(std::mem::take(&mut tried));
         let taken = copy.take(want(wall, false), &five());
-        notes = copy.notes().clone();
-        tried = copy.into_tried();
+        copy.give_up(&[0]);
         taken
     };
     store.set(Fault::Away);
@@ -550,8 +547,9 @@ fn a_start_that_waited_pauses_even_with_a_released_number() {
     let taken = take(&mut first, want(WALL, false), &five());
     first.give_back(&[Bound { source: 0, id_bound: taken.covered }], &[], clocks(WALL), &|| true).unwrap();
     let again = || member(&store, first.notes().clone());
-    let waited = again().into_tried();
-    for (mut member, expected) in [(again(), false), (again().after(waited), true)] {
+    let mut waited = again();
+    waited.give_up(&[0]);
+    for (mut member, expected) in [(again(), false), (waited, true)] {
         let before = store.text(&key_five());
         let taken = member.take(want(WALL, true), &five()).unwrap();
         assert_eq!(taken.is_new, expected);

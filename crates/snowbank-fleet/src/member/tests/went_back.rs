@@ -69,7 +69,8 @@ fn a_start_pauses_if_the_last_pause_was_cut_short() {
     let mut first = member(&store, Notes::default());
     first.take(want(WALL, false), &five()).unwrap();
     let backup = store.text(&key_five());
-    let mut second = member(&store, first.notes().clone()).after(first.into_tried());
+    first.give_up(&[0]);
+    let mut second = first;
     let now = at(WALL, 7);
     second.take(want(now, true), &five()).unwrap();
     store.put(&key_five(), &backup);
@@ -311,8 +312,8 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     store.set(Fault::Away);
     assert!(matches!(settle(&mut first, &mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    let mut second = member(&store, first.notes().clone()).after(first.into_tried());
-    let picked = pick(&mut second, want(WALL, false)).unwrap();
+    first.give_up(&[0]);
+    let picked = pick(&mut first, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon may have handed out all IDs below its bound");
 }
@@ -342,9 +343,8 @@ fn a_number_that_an_earlier_try_took_is_new_again() {
     first.give_back(&[Bound { source: 0, id_bound: covered }], &[], clocks(WALL), &|| true).unwrap();
     let mut second = member(&store, first.notes().clone());
     assert!(!second.take(want(WALL, true), &five()).unwrap().is_new, "the number was released cleanly");
-    let notes = second.notes().clone();
-    let mut third = member(&store, notes).after(second.into_tried());
-    assert!(third.take(want(WALL, true), &five()).unwrap().is_new);
+    second.give_up(&[0]);
+    assert!(second.take(want(WALL, true), &five()).unwrap().is_new);
 }
 
 /// The coordinator lost the key. Only a state that is the newest may continue below its own bound,
