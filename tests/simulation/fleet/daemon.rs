@@ -193,6 +193,7 @@ impl World {
     /// Lets a process wait for the next try.
     fn wait(&mut self, machine: usize, mut member: Member<Link>, disk: SlowDisk) {
         member.give_up(&[0, 1]);
+        disk.link.holds_nothing();
         self.machines[machine].waiting = Some((member, disk));
     }
 

@@ -207,6 +207,11 @@ impl Link {
         }
     }
 
+    /// Records that the daemon holds nothing: it need not notice that a restore lost its writes.
+    pub(crate) fn holds_nothing(&self) {
+        self.times().compared.clear();
+    }
+
     /// Ends a call of this many messages that compared these keys. After a call without an answer,
     /// the daemon connects again, and counts as cut off until it has compared its keys.
     fn after<'k, T>(
