@@ -131,7 +131,7 @@ impl Host for Arc<Common> {
         // A second `set` has no effect, so the first reason is kept.
         let _ = self.lost.set(reason.to_owned());
         for supply in &self.live_config.borrow().supplies {
-            supply.source.grant().revoke();
+            supply.source.grant().lose();
         }
     }
 }

@@ -103,7 +103,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         JobThread::start_timed(name, jobs_max, subject, run, never)
     }
 
-    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job.
+    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job, but not twice in a
+    /// row.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -119,11 +120,15 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         let waker: Arc<OnceLock<Thread>> = Arc::default();
         let wake = Arc::clone(&waker);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let mut has_run = false;
             loop {
                 let due_in = (timer.due_in)(&mut subject);
-                let done = if due_in.is_zero() {
+                let done = if due_in.is_zero() && !has_run {
+                    has_run = true;
                     (timer.run)(&mut subject)
                 } else {
+                    // Even if the timer is due again, a job that waits comes first.
+                    has_run = false;
                     match receive_jobs.recv_timeout(due_in) {
                         Ok(job) => run(&mut subject, job),
                         Err(RecvTimeoutError::Timeout) => continue,

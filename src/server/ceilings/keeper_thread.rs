@@ -144,10 +144,10 @@ impl Ceilings {
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
             // written from now on count.
-            if has_jumped || is_lost {
+            if has_jumped {
                 source.grant().revoke();
             }
-            if self.keeper.lost().is_some() {
+            if self.keeper.lost().is_some() || is_lost {
                 source.grant().lose();
             }
             if restored != life.restores {
@@ -173,7 +173,8 @@ impl Ceilings {
     /// then nothing may be lowered or given back.
     fn remove(&mut self, indices: &[usize], common: &Common) -> Option<Ended> {
         // The locks may have been lost since the last check.
-        if self.keeper.lost().is_some() || self.still_ours().is_err() {
+        let is_lost = self.keeper.lost().is_some() || common.lost.get().is_some();
+        if is_lost || self.still_ours().is_err() {
             return None;
         }
         let life = Life::now(common);
