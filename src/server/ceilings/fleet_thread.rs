@@ -109,6 +109,9 @@ pub(crate) trait Host: Send {
     /// Shows the result of a check to the operator.
     fn checked(&self, answer: Result<(), NoAnswer>, noticed: &Noticed);
 
+    /// Returns true once the daemon has lost a worker ID or its state, so that it ends.
+    fn is_lost(&self) -> bool;
+
     /// Ends the daemon, and takes the grants of all its sources away.
     fn lose(&self, reason: &str);
 }
@@ -126,12 +129,17 @@ impl Host for Arc<Common> {
         seen.noticed.clone_from(noticed);
     }
 
+    fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
     /// A source that starts meanwhile is either live already, or gets its grant after `lost` is set.
+    /// The grants may be raised again only by an answer of the fleet, which no longer comes.
     fn lose(&self, reason: &str) {
         // A second `set` has no effect, so the first reason is kept.
         let _ = self.lost.set(reason.to_owned());
         for supply in &self.live_config.borrow().supplies {
-            supply.source.grant().lose();
+            supply.source.grant().revoke();
         }
     }
 }
@@ -178,7 +186,7 @@ impl Work {
     /// the thread asks again after [`PERIOD`] at most.
     fn check_due_in(&mut self) -> Duration {
         let member = &self.in_fleet.member;
-        if member.loss().is_some() || !member.serves() {
+        if self.host.is_lost() || !member.serves() {
             return Duration::MAX;
         }
         let waited = self.checked_at.map_or(Duration::MAX, |at| os_clock::boot().since(at));
@@ -200,7 +208,12 @@ impl Work {
             Err(loss) => return Some(self.lost(&loss)),
         };
         self.host.checked(answer, &self.noticed);
-        None
+        self.found_loss()
+    }
+
+    /// Returns the loss that a call has found, whatever the call's result.
+    fn found_loss(&self) -> Option<Done> {
+        self.in_fleet.member.loss().map(|loss| self.lost(loss))
     }
 
     fn lost(&self, loss: &FleetError) -> Done {
@@ -274,7 +287,7 @@ pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet>
 /// Does a job. A loss that the job has found goes to the keeper, whoever waits for the job.
 fn run(work: &mut Work, job: Job) -> Option<Done> {
     let done = run_job(work, job);
-    work.in_fleet.member.loss().map(|loss| work.lost(loss)).or(done)
+    work.found_loss().or(done)
 }
 
 fn run_job(work: &mut Work, job: Job) -> Option<Done> {

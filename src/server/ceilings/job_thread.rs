@@ -216,4 +216,22 @@ mod tests {
             thread::yield_now();
         }
     }
+    /// A check at a coordinator that does not answer may take longer than the time between two.
+    #[test]
+    fn a_timer_that_is_always_due_leaves_each_job_its_turn() {
+        let timer = Timer {
+            due_in: |_: &mut u32| Duration::ZERO,
+            run: |runs| -> Option<u32> {
+                *runs += 1;
+                None
+            },
+        };
+        let thread = JobThread::start_timed("timed", 2, 0, |runs: &mut u32, ()| Some(*runs), timer);
+        let mut thread = thread.unwrap();
+        for _ in 0..2 {
+            thread.send(());
+            let done = thread.done.recv_timeout(Duration::from_secs(60));
+            assert!(done.is_ok_and(|runs| runs > 0), "{done:?}");
+        }
+    }
 }

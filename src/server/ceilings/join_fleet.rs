@@ -557,6 +557,10 @@ mod tests {
 
         fn checked(&self, _: Result<(), NoAnswer>, _: &Noticed) {}
 
+        fn is_lost(&self) -> bool {
+            false
+        }
+
         fn lose(&self, _: &str) {}
     }
 

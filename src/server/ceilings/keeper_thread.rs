@@ -144,10 +144,10 @@ impl Ceilings {
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
             // written from now on count.
-            if has_jumped {
+            if has_jumped || is_lost {
                 source.grant().revoke();
             }
-            if self.keeper.lost().is_some() || is_lost {
+            if self.keeper.lost().is_some() {
                 source.grant().lose();
             }
             if restored != life.restores {
@@ -342,7 +342,7 @@ impl Ceilings {
         let all: Vec<usize> = (0..self.keeper.sources().count()).collect();
         let Some(ended) = self.remove(&all, common) else {
             self.keeper.seal();
-            // The thread stores that the worker IDs are lost, so that the next start asks.
+            // The thread notes that the worker IDs are lost, so that the next start asks.
             self.fleet.into_iter().for_each(|fleet| fleet.wait_for_end(ANSWER_TIMEOUT));
             return Ok(());
         };

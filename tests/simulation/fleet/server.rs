@@ -166,7 +166,7 @@ struct Times {
     since_write: Duration,
     /// When the last call that compared a key began, by the key.
     compared: BTreeMap<String, Duration>,
-    /// When the keeper last asked for a check.
+    /// When the last check began.
     checked: Duration,
     is_connected: bool,
 }

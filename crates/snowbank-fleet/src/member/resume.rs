@@ -116,7 +116,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets the ceilings of these sources, so that the next start asks the coordinator. Waits for
-    /// no disk, because the keeper must learn of the loss first. If the notes are not written before
+    /// no disk, because the loss must take the grants away first. If the notes are not written before
     /// the daemon ends, the next start goes on below its ceiling, until its first check finds the
     /// loss.
     pub(super) fn forget_ceilings(&mut self, of: impl Fn(usize) -> bool) {

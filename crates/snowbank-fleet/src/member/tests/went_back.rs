@@ -81,8 +81,6 @@ fn a_start_pauses_if_the_last_pause_was_cut_short() {
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
 
-/// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
-/// whether IDs were handed out so far ahead.
 /// The coordinator was restored to before another daemon took the number. That daemon may not have
 /// noticed yet when the next start follows a stop in the middle of a pause.
 #[test]
@@ -106,6 +104,8 @@ fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
     assert!(again.is_ok_and(|taken| taken.is_new));
 }
 
+/// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
+/// whether IDs were handed out so far ahead.
 #[test]
 fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     let layout = twitter();
