@@ -23,12 +23,14 @@ func _(ctx context.Context, target error) {
 		batch  []int64
 	)
 	client, err = snowbank.New(options)
+	var _ error = err
 	id, err = client.Next(ctx)
+	var _ error = err
 	batch, err = client.Batch(ctx, 3)
-	err = client.Ping(ctx)
-	err = client.Shutdown(ctx)
-	err = client.Close()
 	_, _, _ = id, batch, err
+	for _, err = range []error{client.Ping(ctx), client.Shutdown(ctx), client.Close()} {
+		_ = err
+	}
 	var stats snowbank.Stats = client.Stats()
 	var _ []uint64 = []uint64{stats.Calls, stats.Retries, stats.Refusals, stats.Failures, stats.IDs, stats.Dropped}
 	var _ time.Duration = stats.Oldest

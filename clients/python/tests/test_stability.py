@@ -1,16 +1,28 @@
 """The names and arguments of 0.1.0, which docs/stability.md promises."""
 
+from __future__ import annotations
+
 import inspect
+from typing import Any
 
 import snowbank_client as api
 
-OPTIONS = (
-    "source timeout token token_file ca_file cert_file key_file server_name prefer_first take_turns "
-    "on_event"
-).split()
+OPTIONS = [
+    "source",
+    "timeout",
+    "token",
+    "token_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "server_name",
+    "prefer_first",
+    "take_turns",
+    "on_event",
+]
 
 
-def test_calls_take_the_arguments_of_0_1_0():
+def test_calls_take_the_arguments_of_0_1_0() -> None:
     for client in (api.Client, api.AsyncClient):
         inspect.signature(client).bind(["host:1"], **dict.fromkeys(OPTIONS))
         inspect.signature(client.batch).bind(None, 3, source="orders", timeout=1.0)
@@ -25,7 +37,7 @@ def test_calls_take_the_arguments_of_0_1_0():
     assert hasattr(api.Ids, "__next__") and hasattr(api.AsyncIds, "__anext__")
 
 
-def test_errors_stats_and_events_have_the_fields_of_0_1_0():
+def test_errors_stats_and_events_have_the_fields_of_0_1_0() -> None:
     for error, builtin in [
         (api.RefusedError("host:1", 6, 0, 0.5, "words"), Exception),
         (api.EndpointError("host:1", "words"), ConnectionError),
@@ -39,14 +51,16 @@ def test_errors_stats_and_events_have_the_fields_of_0_1_0():
         assert hasattr(error, "reason") and hasattr(error, "retry_after")
     refused = api.RefusedError("host:1", 6, 0, 0.5, "words")
     assert (refused.endpoint, refused.code, refused.number) == ("host:1", "exhausted", 6)
-    for name in "calls retries refusals failures ids dropped oldest_ms endpoint".split():
+    counts = ["calls", "retries", "refusals", "failures", "ids", "dropped", "oldest_ms", "endpoint"]
+    for name in counts:
         assert hasattr(api.Stats(), name)
-    for event, fields in [
+    events: list[tuple[Any, str]] = [
         (api.Connected, "endpoint"),
         (api.Failed, "endpoint reason"),
         (api.Refused, "endpoint code action message"),
         (api.Collision, "endpoints claim"),
         (api.CollisionOver, "endpoints"),
-    ]:
+    ]
+    for event, fields in events:
         # Applications may take an event apart by position.
         assert list(event._fields)[: len(fields.split())] == fields.split()
