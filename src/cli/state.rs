@@ -224,9 +224,7 @@ fn refuse_restored(records: &[Record], what: &str) -> Outcome {
     let counters: Vec<&Record> = records.iter().filter(|it| it.numbering.ticket().is_some()).collect();
     let log = KernelLog::open(!counters.is_empty());
     let Some(boot) = HostIdentity::here().boot else { return Ok(()) };
-    let is_restored =
-        |record: &&Record| record.life.as_deref().is_some_and(|life| log.has_restore_since(life, &boot));
-    let restored = counters.into_iter().find(is_restored);
+    let restored = counters.iter().find(|record| log.has_restore_since(record.life.as_deref(), &boot));
     restored.map_or(Ok(()), |record| Err(unknown_counter(record, what)))
 }
 

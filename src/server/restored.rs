@@ -98,9 +98,10 @@ impl KernelLog {
         HostIdentity { life, ..here }
     }
 
-    /// Returns true if the log has a restore that came after this life, in the same boot.
-    pub(crate) fn has_restore_since(&self, life: &str, boot: &str) -> bool {
-        self.last.is_some() && life.starts_with(boot) && life != self.life_of(boot)
+    /// Returns true if the log has a restore that came after this life, in the same boot. Without a life
+    /// there is nothing to compare.
+    pub(crate) fn has_restore_since(&self, life: Option<&str>, boot: &str) -> bool {
+        self.last.is_some() && life.is_some_and(|life| life.starts_with(boot) && life != self.life_of(boot))
     }
 }
 
@@ -181,8 +182,8 @@ mod tests {
         let boot = HostIdentity::here().boot.unwrap();
         let log = |last| KernelLog { place: "none", log: Err(io::Error::other("none")), last };
         let life = log(None).host().life.unwrap();
-        assert!(!log(None).has_restore_since(&life, &boot));
-        assert!(log(Some(411)).has_restore_since(&life, &boot));
+        assert!(!log(None).has_restore_since(Some(&life), &boot));
+        assert!(log(Some(411)).has_restore_since(Some(&life), &boot));
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //!   lost a write of this holder, and the holder gets answers. A poll begins [`POLL_PERIOD`] after
 //!   the beginning of the last one, or as soon as the call that is in flight then has ended. The
 //!   holder checks before each call whether a poll is due (`Member::poll_if_due`). Nothing else
-//!   delays a poll, least of all the state's disk. A poll is one message, because it reads the marker and all
-//!   keys of the daemon ([`NUMBERS_MAX`](super::NUMBERS_MAX)). Then the holder raises the floor.
+//!   delays a poll, least of all the state's disk. A poll is one message, because it reads the marker
+//!   and all keys of the daemon ([`NUMBERS_MAX`](super::NUMBERS_MAX)). Then the holder raises the
+//!   floor.
 //! - *Message*: a request and its answer, on one connection. [`MESSAGES`] counts them.
 //! - *Pause*: the time from the answer to the taker's write until the taker compares the marker and
 //!   its keys. The inequality assumes that the taker's write was done after the restore. A write

@@ -103,8 +103,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         JobThread::start_timed(name, jobs_max, subject, run, never)
     }
 
-    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job, but not twice in a
-    /// row.
+    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job,
+    /// but not twice in a row.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -216,6 +216,7 @@ mod tests {
             thread::yield_now();
         }
     }
+
     /// A check at a coordinator that does not answer may take longer than the time between two.
     #[test]
     fn a_timer_that_is_always_due_leaves_each_job_its_turn() {

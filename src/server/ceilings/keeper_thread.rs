@@ -143,7 +143,7 @@ impl Ceilings {
             let source = managed.source();
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
-            // written from now on count.
+            // written from now on count. After a loss, none is written any more.
             if has_jumped || is_lost {
                 source.grant().revoke();
             }

@@ -98,7 +98,7 @@ fn mark_restored<'r>(
     let Some(boot) = boot else { return false };
     let mut is_changed = false;
     for record in records.filter(|record| !record.restored) {
-        record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
+        record.restored = log.has_restore_since(record.life.as_deref(), boot);
         is_changed |= record.restored;
     }
     is_changed

@@ -38,7 +38,8 @@ pub struct Pause {
     /// When the next question is due. The time until its answer counts from here, even if the thread
     /// that asks is late or asks again, because the coordinator may have stalled meanwhile.
     due: BootMicros,
-    /// No step is made before this instant. In a simulation, the clock may stand still until then.
+    /// The caller waits until this instant before the next step. In a simulation, the clock may stand
+    /// still meanwhile, so a step counts as made at this instant or later.
     not_before: BootMicros,
     /// The slowest answer so far.
     slowest: Duration,
