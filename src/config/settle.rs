@@ -102,9 +102,7 @@ fn overlap(one: &Address, other: &Address) -> bool {
     match (socket(one), socket(other)) {
         (Some(one), Some(other)) => {
             let is_for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
-            one.port() == other.port()
-                && one.is_ipv4() == other.is_ipv4()
-                && (is_for_all || one.ip() == other.ip())
+            one == other || (is_for_all && one.port() == other.port() && one.is_ipv4() == other.is_ipv4())
         }
         _ => place(one) == place(other),
     }
