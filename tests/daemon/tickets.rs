@@ -410,6 +410,8 @@ fn a_daemon_bears_1024_counters() {
     machine.run(&["state", "import", &file]).printed();
     let sources: String = names.iter().map(|name| ORDERS.replace("orders", name)).collect();
     let daemon = machine.setup(&sources).resp().admin().start();
+    // On a busy machine such a start takes longer than a request waits.
+    poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
     let mut client = Client::of(&daemon);
     for name in &names {
         client.send(array(&["INCR", name]));
