@@ -21,13 +21,10 @@ pub enum Purpose {
     Admin,
 }
 
-/// The addresses of sockets that a service manager has opened, each with its use.
-pub type InheritedAddresses = Vec<(Purpose, Address)>;
-
 impl Overrides {
-    /// Makes the daemon listen on inherited sockets, instead of the configured addresses for the
-    /// same use.
-    pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
+    /// Makes the daemon listen on sockets that a service manager has opened, instead of the
+    /// configured addresses for the same use.
+    pub fn listen_at(&mut self, inherited: &[(Purpose, Address)]) {
         // Several sockets may have one address and share its connections (`ReusePort=`).
         let mut by_key: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (purpose, address) in inherited {

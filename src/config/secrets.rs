@@ -1,5 +1,6 @@
 //! The files with secrets that settings name, read with the configuration.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,27 +33,19 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
-    /// The hashes of the files of `[fleet]`. Each connection to the coordinator reads these files
-    /// again.
-    pub fleet_files: Vec<FileDigest>,
+    /// A hash of each file of `[fleet]`, by the setting that names it. Each connection to the
+    /// coordinator reads these files again. A reload compares the hashes, to log whether contents
+    /// changed.
+    pub fleet_files: BTreeMap<&'static str, u64>,
     /// A line for each probable mistake in a file, and for each unchecked file.
     pub warnings: Vec<String>,
 }
 
-/// A hash of a file's contents. A reload compares the hash, to log whether the contents changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileDigest {
-    /// The setting that names the file.
-    pub setting: &'static str,
-    digest: u64,
-}
-
-impl FileDigest {
-    fn of(setting: &'static str, path: &Path) -> Self {
-        let mut digest = DefaultHasher::new();
-        super::read_bounded(path).ok().hash(&mut digest);
-        FileDigest { setting, digest: digest.finish() }
-    }
+/// Returns a hash of a file's contents.
+fn digest_of(path: &Path) -> u64 {
+    let mut digest = DefaultHasher::new();
+    super::read_bounded(path).ok().hash(&mut digest);
+    digest.finish()
 }
 
 /// Reads the files that the configuration names. A file that cannot be used is a mistake of its
@@ -81,7 +74,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         secrets.warnings.extend(located.path(key).and_then(|path| open_to_others(what, path)));
     }
     let fleet_files = located.0.iter().filter(|(key, _)| key.starts_with("fleet."));
-    secrets.fleet_files = fleet_files.map(|(key, path)| FileDigest::of(key, path)).collect();
+    secrets.fleet_files = fleet_files.map(|(key, path)| (*key, digest_of(path))).collect();
     if let Err((key, text)) = located.read_fleet(&settings.fleet, &mut secrets) {
         findings.mistake_of(key, text);
     }
@@ -145,9 +138,6 @@ fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findin
     }
 }
 
-/// The setting whose file cannot be used, and the reason.
-type Unusable = (&'static str, String);
-
 /// The paths of the files that settings name, by their keys.
 #[derive(Default)]
 struct Located(Vec<(&'static str, PathBuf)>);
@@ -161,7 +151,7 @@ impl Located {
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
-    fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
+    fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), (&'static str, String)> {
         let has_tls_endpoints =
             fleet.coordinator.is_some() && fleet.endpoints.iter().any(|endpoint| endpoint.is_tls);
         let tls = self.tls_of_fleet(has_tls_endpoints || fleet.peers.iter().any(Address::is_tls))?;
@@ -196,7 +186,10 @@ impl Located {
 
     /// Returns the TLS files of `[fleet]`. If they are needed, reads them once, so that a mistake
     /// shows at the start.
-    fn tls_of_fleet(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
+    ///
+    /// # Errors
+    /// The setting whose file cannot be used, and why.
+    fn tls_of_fleet(&self, is_needed: bool) -> Result<ClientFiles, (&'static str, String)> {
         let mut tls = ClientFiles::new();
         if let Some(ca) = self.path("fleet.ca") {
             tls = tls.ca(ca);

@@ -160,11 +160,12 @@ impl Control {
         {
             changes.push(String::from("other certificates"));
         }
-        for file in self.secrets.fleet_files.iter().filter(|file| !old_secrets.fleet_files.contains(file)) {
-            let setting = file.setting;
-            changes.push(format!(
-                "{setting} has other contents, which the next connection to the coordinator uses"
-            ));
+        for (setting, digest) in &self.secrets.fleet_files {
+            if old_secrets.fleet_files.get(setting) != Some(digest) {
+                changes.push(format!(
+                    "{setting} has other contents, which the next connection to the coordinator uses"
+                ));
+            }
         }
         Ok(if changes.is_empty() { String::from("nothing changed") } else { changes.join(", ") })
     }

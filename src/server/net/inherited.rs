@@ -11,7 +11,7 @@ use listenfd::ListenFd;
 use socket2::Socket;
 
 use super::listen::{self, Listener};
-use crate::config::{Address, InheritedAddresses, Purpose};
+use crate::config::{Address, Purpose};
 use crate::server::shared::start_error::StartError;
 
 /// The number of the first inherited descriptor.
@@ -61,7 +61,7 @@ impl Inherited {
     }
 
     /// Returns the address and the purpose of each socket.
-    pub fn addresses(&self) -> InheritedAddresses {
+    pub fn addresses(&self) -> Vec<(Purpose, Address)> {
         self.sockets.iter().map(|(purpose, listener)| (*purpose, listener.address.clone())).collect()
     }
 
