@@ -16,7 +16,6 @@ use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::config::Protocol;
 use crate::server::acceptor::{self, Inbox, ListenerInfo};
 use crate::server::common::Common;
-use crate::server::net::listen::Listener;
 use crate::server::net::registered::Registered;
 use crate::server::reading::handle::Health;
 use crate::server::shared::start_error::{RunError, StartError};
@@ -51,7 +50,10 @@ impl Server {
         let notifier = control.notifier.clone();
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
-        let (clients, admin) = register(listeners, admin)?;
+        let clients =
+            listeners.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
+        let clients = clients.collect::<Result<Vec<_>, StartError>>()?;
+        let admin = admin.into_iter().map(Registered::new).collect::<Result<Vec<_>, _>>()?;
         drop(reactor);
         let no_thread = |error: io::Error| StartError::no_thread(&error);
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(no_thread)?;
@@ -97,17 +99,6 @@ impl Server {
 /// The longest time from the moment when the daemon listens until it says so. Within this time, a
 /// start that cannot succeed usually is refused, and its unit fails at once.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
-
-/// Registers all listeners with the current reactor. After that, the daemon can accept connections.
-fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
-    let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
-    let clients = clients.collect::<Result<_, StartError>>()?;
-    let admin = admin.into_iter().map(Registered::new).collect::<Result<_, _>>()?;
-    Ok((clients, admin))
-}
-
-/// The listeners for clients and for the operator, on the reactor of the main thread.
-type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 
 /// Returns the TLS acceptor for a listener's connections. `None`: the listener does not speak TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {

@@ -64,9 +64,8 @@ impl Signals {
             () = hang_ups => false,
             () = health.await_loss() => false,
         };
-        let limits = health.announce_stop();
-        let delay = limits.drain_delay.filter(|_| is_probed && is_announced);
-        notifier.stopping(delay.unwrap_or_default() + limits.longest);
+        let delay = health.announce_stop().filter(|_| is_probed && is_announced);
+        notifier.stopping(delay.unwrap_or_default() + health.longest_stop());
         if let Some(delay) = delay {
             tracing::info!(?delay, "stopping: /readyz reports it, and the listeners close after drain_delay");
             tokio::select! {

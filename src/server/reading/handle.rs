@@ -16,35 +16,30 @@ use crate::server::shared::start_error::StartError;
 /// begins as after a kill.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The times that a stop takes.
-#[derive(Clone, Copy, Debug)]
-pub struct StopTimes {
-    /// The time for which the daemon continues to serve, so that load balancers notice the stop.
-    /// `None`: the daemon stops at once.
-    pub drain_delay: Option<Duration>,
-    /// The longest time that the stop takes after `drain_delay`. This does not include the wait for
-    /// the last lines of the log.
-    pub longest: Duration,
-}
-
 /// A handle with which other parts of the process read the daemon's health.
 #[derive(Clone)]
 pub struct Health(pub(crate) Arc<Common>);
 
 impl Health {
-    /// Makes `/readyz` report the stop, and returns the times of the stop.
-    pub fn announce_stop(&self) -> StopTimes {
+    /// Makes `/readyz` report the stop. Returns the time for which the daemon continues to serve, so
+    /// that load balancers notice the stop. `None`: the daemon stops at once.
+    pub(crate) fn announce_stop(&self) -> Option<Duration> {
         // Load balancers send no requests to a daemon that is not ready, so the stop of such a
         // daemon need not wait for them.
         let was_ready = self.0.status().is_ready();
         self.0.metrics.draining.store(true, Ordering::Relaxed);
+        let drain_delay = self.0.live_config.borrow().limits.drain_delay;
+        Some(drain_delay).filter(|delay| was_ready && !delay.is_zero())
+    }
+
+    /// Returns the longest time that a stop takes after its delay. This does not include the wait
+    /// for the last lines of the log.
+    pub(crate) fn longest_stop(&self) -> Duration {
         let live_config = self.0.live_config.borrow();
-        let limits = &live_config.limits;
-        let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
         // A source without a grant may be taking its worker ID now, and the stop gives it back.
         let is_starting = live_config.supplies.iter().any(|supply| supply.stage.is_awaited());
         let trying = if is_starting { TRY_TIMEOUT } else { Duration::ZERO };
-        StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT) }
+        live_config.limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT)
     }
 
     /// Returns whether the daemon stops, or has announced that it will.
