@@ -39,7 +39,11 @@ const UNDER_WAY: Duration = TRY_TIMEOUT;
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     read_at: Option<BootMicros>,
-    changes: Changes,
+    /// The logged levels by the findings' full names. Has an entry for every finding that was
+    /// ever logged.
+    findings: BTreeMap<String, Logged>,
+    /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
+    readiness: Logged,
 }
 
 impl Observer {
@@ -51,7 +55,35 @@ impl Observer {
             return;
         }
         self.read_at = Some(reading.boot);
-        self.changes.lines(&common.observe(), Instant::now()).iter().for_each(Line::log);
+        self.lines(&common.observe(), Instant::now()).iter().for_each(Line::log);
+    }
+    /// Returns a line for each finding whose effect has changed, and for a change of readiness.
+    /// Returns no lines during a stop, which has its own line, and at a start before the first
+    /// tick.
+    fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
+        if status.samples.daemon.is(Draining) || is_beginning(&status.samples) {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        // The finding `reload` has no line, because the reload itself logs that it was refused.
+        for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
+            let logged = self.findings.entry(finding.full_name()).or_default();
+            let level = Level::Found(finding.effect);
+            if logged.should_log(level, now) {
+                lines.push(Line(level, format!("finding {}: {}", finding.full_name(), finding.message)));
+            }
+        }
+        for (name, logged) in &mut self.findings {
+            let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
+            if !is_found && logged.should_log(Level::Ok, now) {
+                lines.push(Line(Level::Ok, format!("finding {name} has ended")));
+            }
+        }
+        let readiness = if status.is_ready() { Level::Ok } else { Level::Found(Effect::Refuses) };
+        if self.readiness.should_log(readiness, now) {
+            lines.push(readiness_line(status));
+        }
+        lines
     }
 }
 
@@ -101,47 +133,6 @@ impl Logged {
         }
         *self = Logged { level, better_since: None };
         true
-    }
-}
-
-/// The logged levels of all findings, and the logged readiness.
-#[derive(Debug, Default)]
-struct Changes {
-    /// The logged levels by the findings' full names. Has an entry for every finding that was
-    /// ever logged.
-    findings: BTreeMap<String, Logged>,
-    /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
-    readiness: Logged,
-}
-
-impl Changes {
-    /// Returns a line for each finding whose effect has changed, and for a change of readiness.
-    /// Returns no lines during a stop, which has its own line, and at a start before the first
-    /// tick.
-    fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
-        if status.samples.daemon.is(Draining) || is_beginning(&status.samples) {
-            return Vec::new();
-        }
-        let mut lines = Vec::new();
-        // The finding `reload` has no line, because the reload itself logs that it was refused.
-        for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
-            let logged = self.findings.entry(finding.full_name()).or_default();
-            let level = Level::Found(finding.effect);
-            if logged.should_log(level, now) {
-                lines.push(Line(level, format!("finding {}: {}", finding.full_name(), finding.message)));
-            }
-        }
-        for (name, logged) in &mut self.findings {
-            let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
-            if !is_found && logged.should_log(Level::Ok, now) {
-                lines.push(Line(Level::Ok, format!("finding {name} has ended")));
-            }
-        }
-        let readiness = if status.is_ready() { Level::Ok } else { Level::Found(Effect::Refuses) };
-        if self.readiness.should_log(readiness, now) {
-            lines.push(readiness_line(status));
-        }
-        lines
     }
 }
 

@@ -6,13 +6,13 @@ use crate::server::health::samples::tests::healthy_but;
 
 /// The observer's log of a status that changes every second.
 struct Log {
-    changes: Changes,
+    observer: Observer,
     now: Instant,
 }
 
 impl Log {
     fn new() -> Log {
-        Log { changes: Changes::default(), now: Instant::now() }
+        Log { observer: Observer::default(), now: Instant::now() }
     }
 
     /// Lets a second pass, and observes a healthy status with other values of these figures.
@@ -20,7 +20,7 @@ impl Log {
     fn second(&mut self, figures: &[(Figure, Value)]) -> Vec<String> {
         self.now += Duration::from_secs(1);
         let status = Status::new(healthy_but(figures.iter().cloned()));
-        self.changes.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
+        self.observer.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
     }
 
     fn quiet_seconds(&mut self, seconds: u32, figures: &[(Figure, Value)]) {
