@@ -99,9 +99,6 @@ struct Queued {
     waker: Waker,
 }
 
-/// The place of a connection in the queue: a cost, and a number that orders equal costs.
-type Key = (u64, u64);
-
 /// The scheduler of one thread.
 #[derive(Debug)]
 pub(super) struct Scheduler {
@@ -116,7 +113,8 @@ pub(super) struct Scheduler {
     queued: Cell<u64>,
     /// The number of handshakes in the queue.
     handshakes: Cell<u64>,
-    queue: RefCell<BTreeMap<Key, Queued>>,
+    /// The queue, by the place of each connection: a cost, and a number that orders equal costs.
+    queue: RefCell<BTreeMap<(u64, u64), Queued>>,
     /// Signalled when a connection begins to wait for a permit.
     wanted: Notify,
 }

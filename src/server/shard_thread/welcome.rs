@@ -13,19 +13,14 @@ use snowbank_wire::{VERSION, Welcome};
 /// time of their use.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
-/// A WELCOME frame, and what it was made from.
+/// A WELCOME frame, and what it was made from. The frame is empty before the first WELCOME.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    made_from: Option<MadeFrom>,
-    frame: Vec<u8>,
-}
-
-/// Everything that decides the bytes of a WELCOME.
-#[derive(Debug, PartialEq, Eq)]
-struct MadeFrom {
+    /// The version of the configuration.
     version: u64,
     /// For each source, in the order of the file, whether the frame has its claims.
     claimed: Vec<bool>,
+    frame: Vec<u8>,
 }
 
 impl Kept {
@@ -41,12 +36,13 @@ impl Kept {
         out: &mut Vec<u8>,
     ) {
         let supplies = config.in_order();
-        let claimed = supplies.map(|(_, supply)| is_sure && supply.source.grant().is_in_force()).collect();
-        let made_from = MadeFrom { version: config.version, claimed };
-        if self.made_from.as_ref() != Some(&made_from) {
+        let claimed: Vec<bool> =
+            supplies.map(|(_, supply)| is_sure && supply.source.grant().is_in_force()).collect();
+        if self.frame.is_empty() || self.version != config.version || self.claimed != claimed {
             self.frame.clear();
-            encode(&mut self.frame, config, &made_from.claimed, instance);
-            self.made_from = Some(made_from);
+            encode(&mut self.frame, config, &claimed, instance);
+            self.version = config.version;
+            self.claimed = claimed;
         }
         let start = out.len();
         out.extend_from_slice(&self.frame);
