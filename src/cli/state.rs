@@ -31,10 +31,22 @@ pub(super) enum Command {
     /// Release all sources here, and write the file that another machine needs to continue with
     /// their worker IDs
     #[command(after_help = EXPORT_HELP)]
-    Export(ExportArguments),
+    Export {
+        #[command(flatten)]
+        directories: Directories,
+        /// Write to this new file instead of standard output
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Take over the sources of an export; never below IDs that this machine has granted
     #[command(after_help = IMPORT_HELP)]
-    Import(ImportArguments),
+    Import {
+        #[command(flatten)]
+        directories: Directories,
+        /// The output of `snowbank state export`; `-` for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Drop worker IDs that no source has any more, once the clock is past all IDs granted to them
     #[command(after_help = forget::HELP)]
     Forget(forget::Arguments),
@@ -82,29 +94,11 @@ pub(super) struct Directories {
     pub(super) lock_dir: PathBuf,
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct ExportArguments {
-    #[command(flatten)]
-    directories: Directories,
-    /// Write to this new file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ImportArguments {
-    #[command(flatten)]
-    directories: Directories,
-    /// The output of `snowbank state export`; `-` for standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-}
-
 pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     match command {
         Command::Show(arguments) => show::run(arguments, out),
-        Command::Export(arguments) => export(arguments, out),
-        Command::Import(arguments) => import(arguments, out),
+        Command::Export { directories, output } => export(directories, output.as_deref(), out),
+        Command::Import { directories, file } => import(directories, file, out),
         Command::Forget(arguments) => forget::run(arguments, out),
         Command::Lower(arguments) => lower::run(arguments, out),
     }
@@ -128,20 +122,20 @@ fn no_state(path: &Path) -> Failure {
     Failure::no(format_args!("no state in {}: no daemon has kept any there", path.display()))
 }
 
-fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directories.state.path()?;
+fn export(directories: &Directories, output: Option<&Path>, out: &mut impl Write) -> Outcome {
+    let path = directories.state.path()?;
     let (directory, records) = open_own(&path)?;
     // The locks keep daemons of this machine from taking the worker IDs before the release is
     // durable.
     let given = given(&records);
-    let locks = lock_records(&arguments.directories.lock_dir, &given)?;
+    let locks = lock_records(&directories.lock_dir, &given)?;
     let what = format!("the state in {}", path.display());
     refuse_lower(&given, &locks, &what)?;
     refuse_restored(&given, &what)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
-    let output = arguments.output.as_deref().map(create).transpose()?;
+    let output = output.map(create).transpose()?;
     let export = store::export(&directory, records)?;
     // The state itself is released durably. The marks make a start refuse an older copy of the
     // state, too.
@@ -246,9 +240,9 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
     marked.fold(Ok(()), Result::and)
 }
 
-fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directories.state.path()?;
-    let text = read_export(&arguments.file)?;
+fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outcome {
+    let path = directories.state.path()?;
+    let text = read_export(file)?;
     let export = Export::parse(&text)?;
     let directory = StateDir::lock(&path)?;
     let stored = directory.read()?;
@@ -256,7 +250,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     // The locks keep daemons of this machine from taking the worker IDs before the import is
     // durable.
     let arriving = given(&export.records);
-    let locks = lock_records(&arguments.directories.lock_dir, &arriving)?;
+    let locks = lock_records(&directories.lock_dir, &arriving)?;
     refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
