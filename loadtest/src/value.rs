@@ -1,4 +1,5 @@
-//! Parses rates, durations and shares (percentages) as a person writes them.
+//! Parses rates, durations and shares (percentages) as a person writes them. An error says which
+//! form is allowed.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,9 +9,6 @@ pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that an option accepts: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
-
-/// The error for a text that is not a value. It says which form is allowed.
-type Wanted = &'static str;
 
 /// Parses a decimal number with its unit. Refuses `inf` and `1e9`, which `f64` parses.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
@@ -39,9 +37,9 @@ impl Rate {
 }
 
 impl FromStr for Rate {
-    type Err = Wanted;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, Wanted> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let per_s = scaled(text.strip_suffix("/s").unwrap_or(text), &[("", 1.0), ("k", 1e3), ("M", 1e6)]);
         per_s.and_then(Self::new).ok_or("a rate is IDs per second above 0, as in 10000/s, 250k/s or 4M/s")
     }
@@ -52,9 +50,9 @@ impl FromStr for Rate {
 pub(crate) struct Time(pub(crate) Duration);
 
 impl FromStr for Time {
-    type Err = Wanted;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, Wanted> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
         let time = time.filter(|time| !time.is_zero() && *time <= MAX_TIME);
         time.map(Self).ok_or("a time is above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h")
@@ -66,9 +64,9 @@ impl FromStr for Time {
 pub(crate) struct Share(pub(crate) f64);
 
 impl FromStr for Share {
-    type Err = Wanted;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, Wanted> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let share = scaled(text, &[("%", 0.01)]).filter(|&share| share > 0.0 && share < 1.0).map(Self);
         share.ok_or("a share is above 0% and below 100%, as in 5% or 50%")
     }
