@@ -71,7 +71,8 @@ pub(super) enum Conflict<'s> {
     CounterWithoutState(&'s str),
     #[error(
         "{address} can be reached from other machines, and {source_label} has no worker_ids; give it worker_ids \
-         (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets"
+         (--worker-id, SNOWBANK_WORKER_IDS) that no other machine uses, or listen only on loopback addresses and Unix \
+         sockets"
     )]
     Exposed { address: &'s Address, source_label: String },
     #[error("found \"{}\", allowed: at least four ticks of the layout, \"{}\"", Plain(*.max_ahead), Plain(*.four_ticks))]

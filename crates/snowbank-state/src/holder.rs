@@ -16,8 +16,8 @@ pub(super) const HOLDER_BYTES: u64 = 1024;
 const LIST_READS: u32 = 5;
 
 /// Returns the holder of a held lock: ` (process 123)` if the kernel names the process. If only the
-/// lock's file does, returns ` (process 123, as its file says)`. The text is empty if the holder is
-/// unknown.
+/// lock's file does, the text says so: a container counts its own processes. The text is empty if the
+/// holder is unknown.
 ///
 /// The kernel's list is current, so it is preferred to the file. But it leaves out the processes of
 /// other containers, and on some file systems the list shows other device numbers than the file's
@@ -38,11 +38,12 @@ pub(super) fn line(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line[..length]).into_owned())
 }
 
-/// Returns ` (process 123, as its file says)` if a holder's line begins with the holder's process;
-/// otherwise an empty text.
+/// Returns the holder's process if a holder's line begins with it; otherwise an empty text.
 fn holder_in(line: &str) -> String {
     match line.split_once(',') {
-        Some((process, _)) if process.starts_with("process ") => format!(" ({process}, as its file says)"),
+        Some((process, _)) if process.starts_with("process ") => {
+            format!(" ({process}, as its file says; in a container, by the container's own count)")
+        }
         _ => String::new(),
     }
 }
@@ -94,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_holder_that_the_kernel_does_not_list_is_named_by_its_line() {
-        assert_eq!(holder_in("process 7, worker ID 5, time"), " (process 7, as its file says)");
+        let of_container = " (process 7, as its file says; in a container, by the container's own count)";
+        assert_eq!(holder_in("process 7, worker ID 5, time"), of_container);
         assert_eq!(holder_in("process 7"), "", "a line that is cut off");
         assert_eq!(holder_in("somebody, else"), "");
     }

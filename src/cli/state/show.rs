@@ -158,6 +158,8 @@ struct Shown<'a> {
     ceiling_time: Option<String>,
     /// How far the ceiling is ahead of the wall clock; negative if it is behind.
     ahead_ms: Option<i64>,
+    /// For people only: a container that systemd boots has two boot IDs. `boot` is in the record.
+    #[serde(skip)]
     this_boot: Option<bool>,
     this_machine: Option<bool>,
     /// The marks of the source's worker IDs. Neighbours with equal marks and holders are one entry.
