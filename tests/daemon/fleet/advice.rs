@@ -3,9 +3,15 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use snowbank_testkit::skip;
+
 use super::*;
+use crate::support::coordinators::ZooKeeper;
 use crate::support::ids::unix_ms;
 
 /// The IDs that were handed out in a test.
@@ -238,4 +244,37 @@ fn shared_counters_are_set_after_a_restore() {
             daemons.iter().for_each(|daemon| draw(daemon, &mut seen));
         }
     });
+}
+
+/// The command of docs/fleet.md lets fleets of different users share a ZooKeeper.
+#[test]
+fn fleets_of_two_users_share_a_zookeeper() {
+    const CLIENT: &str = "/usr/share/zookeeper/bin/zkCli.sh";
+    if !Path::new(CLIENT).exists() {
+        return skip("zkCli.sh is missing: install the package zookeeper (tests/run does it)");
+    }
+    let Some(mut zookeeper) = ZooKeeper::start() else { return };
+    let passwords = Machine::new();
+    let [first, second] = ["first", "second"].map(|user| {
+        let file = passwords.path(user);
+        fs::write(&file, user).expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("changed");
+        let user = format!("name = \"{user}\"\nuser = \"{user}\"\npassword_file = {file:?}\n");
+        toml(&zookeeper, Some(5), LONG) + &user
+    });
+    init(&first);
+    fleet_says(&second, &["init", "--new"], 2, &["NoAuth"]);
+    zookeeper.kill();
+    zookeeper.lose_data();
+    zookeeper.run();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fleet.md")).expect("the page");
+    let (_, command) = page.split_once("`zkCli.sh ").expect("the command");
+    let (command, _) = command.split_once('`').expect("its end");
+    let here = format!("{CLIENT} -server {} {command}", zookeeper.address());
+    let made = Command::new("sh").args(["-c", &here]).output().expect("it runs");
+    assert!(made.status.success(), "{made:?}");
+    for toml in [&first, &second] {
+        init(toml);
+        serving(toml);
+    }
 }
