@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ending::words;
 use super::fleet_thread::{FleetMember, InFleet, Job, Work};
 use super::job_thread::{Asks, NoReply};
-use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
+use super::start_sources::{Found, FromFleet, check_end, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
@@ -22,6 +22,7 @@ use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want};
 use snowbank_id::layout::{Layout, WorkerSet};
 use snowbank_id::numbering::Numbering;
+use snowbank_state::store::above_records;
 use snowbank_state::{Cause, Mark, StateError, WorkerLocks, beyond, latest_grant, new_identity};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
@@ -207,7 +208,7 @@ impl Joining<'_> {
         answers: &mut FromFleet,
     ) -> Result<(), StartError> {
         let numbering = source.numbering()?;
-        let floor = counter_floor(&self.found.records, &numbering);
+        let floor = above_records(&self.found.records, &numbering);
         let settings = Arc::clone(source);
         let taken = self.ask(move |work| {
             work.member().add_counter(index, &settings.name, &numbering, floor);
@@ -218,7 +219,7 @@ impl Joining<'_> {
                 answers.ranges.push((index, range));
                 // A counter that has reached its maximum does not prevent the start, because the
                 // daemon can serve its other sources.
-                refuse_low_maximum(&source.name, source.maximum, range.from)
+                check_end(&source.name, &source.numbering()?, range.from)
             }
             Err(FleetError::NoAnswer(answer)) if !answer.is_lasting => {
                 Err(StartError::CoordinatorSilent(answer.to_string()))

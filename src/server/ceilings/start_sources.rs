@@ -39,32 +39,30 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<Note>,
 }
 
-/// Refuses a maximum that is below a number that may have been handed out. All numbers below
-/// `bound` may have been handed out.
-pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result<(), StartError> {
-    let highest = bound.saturating_sub(1);
-    if highest <= maximum {
+/// Checks that a numbering ends above all IDs that may have been handed out, which are below
+/// `bound`. A start would forget the higher ones, because no record, mark or key that it writes has
+/// a bound above the numbering's end.
+pub(super) fn check_end(name: &str, numbering: &Numbering, bound: u64) -> Result<(), StartError> {
+    let end = numbering.id_bound(numbering.end());
+    if bound <= end {
         return Ok(());
     }
-    Err(StartError::WrongSetting(format!(
-        "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
-         handed out"
-    )))
+    let (last, highest) = (end - 1, bound - 1);
+    Err(StartError::WrongSetting(match numbering.snowflake() {
+        None => format!(
+            "source {name:?}: found maximum {last}, allowed: from {highest} on, because numbers up to that may have been \
+             handed out"
+        ),
+        Some((layout, _)) => format!(
+            "source {name:?}: found layout {layout}, whose IDs end at {last}, allowed: one with {highest} too, because IDs up \
+             to that may have been handed out; give its time field as many values as before"
+        ),
+    }))
 }
 
-/// Checks that a counter's maximum is not below a number that may have been handed out. A start
-/// would forget such a number, because new records and marks have no bound above the maximum.
-fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
-    let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
-    let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
-    let bound = counter_floor(records, claimant.numbering).max(marked);
-    refuse_low_maximum(claimant.name, counter.maximum(), bound)
-}
-
-/// Returns the highest bound of a counter in these records; 0 without a record.
-pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
-    let counter_records = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-    counter_records.map(|record| record.id_bound).max().unwrap_or(0)
+/// Returns the highest bound of marks; 0 without a mark.
+fn highest_mark(marks: &[Mark]) -> u64 {
+    marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0)
 }
 
 /// Returns the refusal of another machine's record.
@@ -426,13 +424,13 @@ impl Found {
         let mut positions = Vec::with_capacity(sources.len());
         for ((source, claimant), start) in sources.iter().zip(&claimants).zip(starts) {
             let numbering = &source.numbering;
-            check_maximum(claimant, &self.records, &source.locks.marks()?)?;
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
             let bound = stored.id_bound.max(guard(numbering, &self.records, now.wall)).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
             notes.extend(note);
+            check_end(claimant.name, numbering, bound.max(highest_mark(&source.locks.marks()?)))?;
             let by_clock = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
             let repeated = source.locks.made_before(numbering, bound.max(by_clock)).filter(|_| is_first);
             notes.extend(repeated.map(|space| made_before(&source.settings.name, &space)));

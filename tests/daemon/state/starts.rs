@@ -126,6 +126,24 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
     assert!(daemon.draw_one() > last);
 }
 
+/// The shorter layout has the same ID space, so its record would take the old record's place with a
+/// lower bound. A daemon with another state would lower the mark alike.
+#[test]
+fn a_shorter_time_field_lowers_no_bound() {
+    let (machine, _) = used();
+    ahead(&machine, 86_400_000);
+    machine.start("").stop();
+    let until = unix_ms() + 60_000 - 1_288_834_974_657;
+    let shorter = format!("layout = \"time:={until},node:10,sequence:12;epoch=1288834974657\"");
+    let before = (machine.shown().bound, machine.marked());
+    for setup in
+        [machine.setup(&shorter), machine.setup(&shorter).option("--state-dir", machine.path("other"))]
+    {
+        setup.end().assert_refusal(&["found layout", "whose IDs end at", "as many values as before"]);
+    }
+    assert_eq!((machine.shown().bound, machine.marked()), before);
+}
+
 #[test]
 fn a_failed_start_gives_back_its_grant() {
     let (machine, _) = used();

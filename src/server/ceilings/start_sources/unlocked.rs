@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::first_position::guard;
 use super::marks::older_copy;
-use super::{check_maximum, claimant, refuse_foreign};
+use super::{check_end, claimant, highest_mark, refuse_foreign};
 use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_id::layout::UnixMicros;
@@ -17,7 +17,7 @@ use snowbank_state::{HostIdentity, Marked, StateError, compare, readable_marks};
 /// The check never refuses what a start accepts, but it may accept what a start refuses. It does
 /// not know the worker IDs that a start would get, the coordinator's answers, the locks of other
 /// daemons, or the marks of other layouts. While a daemon uses the state, the check leaves
-/// out marks and maximums.
+/// out marks and ends.
 ///
 /// # Errors
 /// A start would be refused with this error.
@@ -57,7 +57,6 @@ pub fn check_records(
         // In a fleet, the marks are not compared. The coordinator may raise the first position of
         // worker IDs above their marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
-        check_maximum(claimant, records, &marks)?;
         let start = start.unwrap_or_default().id_bound.max(guard(numbering, records, wall));
         match compare(&marks, numbering, start, records) {
             Marked::Released => return Err(StateError::released(name, numbering).into()),
@@ -65,6 +64,7 @@ pub fn check_records(
             Marked::SinceThisCopy(end) if !adopt => return Err(older_copy(name, numbering, end, path)),
             Marked::Below | Marked::ByAnother(_) | Marked::SinceThisCopy(_) => {}
         }
+        check_end(name, numbering, start.max(highest_mark(&marks)))?;
     }
     Ok(())
 }
