@@ -53,13 +53,20 @@ impl Life {
         Life { began: os_clock::read(), restores, reported: Arc::clone(&common.restores) }
     }
 
+    /// Returns true if a restore was reported since.
+    pub(crate) fn is_restored(&self) -> bool {
+        // An odd count: the report of a restore was under way at the beginning.
+        self.reported.load(Ordering::Acquire) != self.restores || !self.restores.is_multiple_of(2)
+    }
+
+    /// Returns true if the clocks jumped between the beginning and this reading.
+    pub(crate) fn has_jumped(&self, reading: Reading) -> bool {
+        clock::has_jumped(self.began.offset_us(), reading.offset_us())
+    }
+
     /// Returns true if a restore was reported since, or the clocks jumped.
     pub(crate) fn is_over(&self) -> bool {
-        let offset_us = os_clock::read().offset_us();
-        // An odd count: the report of a restore was under way at the beginning.
-        self.reported.load(Ordering::Acquire) != self.restores
-            || !self.restores.is_multiple_of(2)
-            || clock::has_jumped(self.began.offset_us(), offset_us)
+        self.is_restored() || self.has_jumped(os_clock::read())
     }
 }
 
@@ -107,18 +114,20 @@ impl KernelLog {
 
 /// Starts the thread that watches for announcements until the log ends. Returns a line about how
 /// the daemon notices that the machine was restored.
-pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) -> Note {
+///
+/// # Errors
+/// The system has no thread left.
+pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) -> io::Result<Note> {
     let log = match log {
         Ok(log) => log,
         Err(error) => {
-            return Note::Info(format!(
+            return Ok(Note::Info(format!(
                 "cannot read the kernel's log ({place}: {error}): a restore of the machine from a snapshot is noticed only if \
                  its clocks jump"
-            ));
+            )));
         }
     };
-    // If no thread can be started, only a jump of the clocks shows that the machine was restored.
-    let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
+    thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
             // Counted before, for the keeper, which compares the count before it grants a source that
@@ -137,11 +146,15 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
                 );
             }
         }
-    });
-    Note::Info(format!(
+        tracing::warn!(
+            "the kernel's log ({place}) has ended: from now on, a restore of the machine from a snapshot is noticed only if its \
+             clocks jump; restart the daemon"
+        );
+    })?;
+    Ok(Note::Info(format!(
         "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
          changes the VM generation ID"
-    ))
+    )))
 }
 
 /// Sleeps until a new generation is announced. Returns false when the log has ended.

@@ -251,7 +251,7 @@ impl Keeper {
             let generation = self.sources[source].source().grant().generation();
             in_flight.push((source, Durable { ceiling, generation }));
         }
-        let generation = in_flight.iter().map(|(_, durable)| durable.generation).sum();
+        let generations = in_flight.iter().map(|(_, durable)| durable.generation).collect();
         let restored = self.restored();
         let wall_minus_boot_us = self.wall.carried_us();
         let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
@@ -264,7 +264,7 @@ impl Keeper {
             writer: index,
             number,
             ceilings,
-            generation,
+            generations,
             restored,
             wall_minus_boot_us,
             id_minus_boot_us,

@@ -247,8 +247,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns the bounds, in which each source's index in the daemon is replaced by its index in
     /// `sources`.
-    fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
-        let mut placed = bounds.to_vec();
+    fn placed(&self, bounds: impl IntoIterator<Item = Bound>) -> Vec<Bound> {
+        let mut placed: Vec<Bound> = bounds.into_iter().collect();
         for bound in &mut placed {
             let place = self.sources.iter().position(|held| held.index == bound.source);
             bound.source = place.unwrap_or(usize::MAX);
@@ -256,11 +256,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         placed
     }
 
-    /// Raises the bounds of sources. If the machine may have been restored from a snapshot, grants
-    /// are taken away, and `generation` changes. The write then gets a new identity, so that only
-    /// one of two copies of this process recognises the write as its own.
-    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
-        let mut bounds = self.placed(bounds);
+    /// Raises the bounds of sources. Each bound comes with the generation of its source's grant. If
+    /// the machine may have been restored from a snapshot, grants are taken away, and their
+    /// generations change. The write then gets a new identity, so that only one of two copies of this
+    /// process recognises the write as its own.
+    pub fn raise(&mut self, raises: &[(Bound, u64)], clocks: Clocks) -> Result<(), FleetError> {
+        let mut bounds = self.placed(raises.iter().map(|(bound, _)| *bound));
         // A source that went on without asking may be one of two copies. Until a check has compared
         // its keys and written them, nothing rises above the ceiling with which it started.
         let is_unchecked = |bound: &Bound| self.sources.get(bound.source).is_some_and(|it| !it.is_claimed);
@@ -268,7 +269,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.check(clocks)?;
         }
         let clocks = self.set_clocks(clocks);
-        for bound in &mut bounds {
+        for (bound, &(_, generation)) in bounds.iter_mut().zip(raises) {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             assert!(held.is_claimed, "a check precedes the first raise");
             // Until a start has compared its keys, another daemon may have the numbers.
@@ -429,7 +430,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
         self.idle.extend(rests.iter().map(|rest| rest.source));
-        let mut placed = self.placed(bounds);
+        let mut placed = self.placed(bounds.iter().copied());
         placed.retain(|bound| bound.source < self.sources.len());
         for bound in &mut placed {
             let held = &mut self.sources[bound.source];

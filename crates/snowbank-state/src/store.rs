@@ -198,7 +198,8 @@ impl DiskStore {
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for &(index, ceiling) in raises {
-            let Some(record) = records.get_mut(&index) else { continue };
+            let record = records.get_mut(&index);
+            let record = record.expect("a source whose ceiling rises has had its first ceiling stored");
             let raised = record.at(ceiling.max(record.ceiling()));
             assert!(raised.id_bound >= record.id_bound, "a raise never lowers a bound");
             *record = Record { clean: false, untouched: false, ..raised };
@@ -233,6 +234,7 @@ impl DiskStore {
     pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for left in trims {
+            // A start that failed may have stored no first ceiling.
             let Some(record) = records.get_mut(&left.source) else { continue };
             *record = Record { clean: true, untouched: left.is_untouched, ..record.below(left.id_bound) };
         }

@@ -43,9 +43,8 @@ pub(crate) enum Job {
         /// The index of this thread among the keeper's writers, and the number of the write.
         writer: usize,
         number: u64,
-        bounds: Vec<Bound>,
-        /// The generation of the grants when the keeper asked for this raise.
-        generation: u64,
+        /// Each with the generation of its source's grant when the keeper asked for this raise.
+        bounds: Vec<(Bound, u64)>,
         clocks: Clocks,
     },
     /// Take a range of a shared counter.
@@ -263,7 +262,7 @@ fn ends_unix_s(path: &Path) -> Option<i64> {
     Some(files::validity(chain.first()?)?.not_after.as_second())
 }
 
-/// The handle of the fleet thread. The thread ends when the handle is dropped.
+/// The handle of the fleet thread.
 pub(crate) type Fleet = JobThread<Job, Done>;
 
 /// Starts the thread.
@@ -302,8 +301,8 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
             Err(loss) => work.lost(&loss),
         },
-        Job::Raise { writer, number, bounds, generation, clocks } => {
-            let raised = member.raise(&bounds, generation, clocks);
+        Job::Raise { writer, number, bounds, clocks } => {
+            let raised = member.raise(&bounds, clocks);
             match raised.as_ref().err().filter(|error| error.is_loss()) {
                 Some(loss) => work.lost(loss),
                 None => {

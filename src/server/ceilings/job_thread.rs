@@ -15,7 +15,8 @@ pub(crate) struct Timer<S, D> {
     pub(crate) run: fn(&mut S) -> Option<D>,
 }
 
-/// The handle of a thread that does jobs. The thread ends once the handle is dropped.
+/// The handle of a thread that does jobs. The thread ends once the handle and all
+/// its [`Asks`] are dropped.
 #[derive(Debug)]
 pub(crate) struct JobThread<J, D> {
     jobs: SyncSender<J>,
@@ -79,7 +80,10 @@ impl<J> Asks<J> {
         }
         let (to, replied) = mpsc::channel();
         let reply = Reply { under_way: UnderWay(Arc::clone(&self.is_under_way)), to };
-        self.jobs.try_send(job(reply)).map_err(|_| NoReply::Ended)?;
+        self.jobs.try_send(job(reply)).map_err(|error| match error {
+            TrySendError::Full(_) => NoReply::Late,
+            TrySendError::Disconnected(_) => NoReply::Ended,
+        })?;
         replied.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => NoReply::Late,
             RecvTimeoutError::Disconnected => NoReply::Ended,
@@ -167,8 +171,9 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     /// Hands a job to the thread.
     pub(crate) fn send(&mut self, job: J) {
         let sent = self.jobs.try_send(job);
-        debug_assert!(!matches!(sent, Err(TrySendError::Full(_))), "more than `jobs_max` jobs are in flight");
-        // Sending fails only if the thread has panicked, which ends the daemon in a release build.
+        // A write that was dropped would stay in flight for ever, and no ceiling would rise any more.
+        assert!(!matches!(sent, Err(TrySendError::Full(_))), "at most `jobs_max` jobs are in flight");
+        // Otherwise sending fails only if the thread has panicked, which ends the daemon in a release build.
         if sent.is_ok() {
             self.in_flight += 1;
         }

@@ -1,6 +1,7 @@
 //! The keeper thread drives the [`Keeper`]. It polls the keeper about once a second, and also
 //! when a request meets a ceiling or another thread has done a job. Until the stop, the keeper
-//! thread never waits for storage or the coordinator.
+//! thread waits for neither the state directory nor the coordinator. It checks and marks the worker
+//! IDs' locks, which by default are files in memory (`lock_dir`).
 //!
 //! It runs before any source has a grant. The control thread takes worker IDs, makes first ceilings
 //! durable, and hands each source over as a [`Change`].
@@ -116,8 +117,7 @@ impl Ceilings {
                     let _ = done.send(());
                 }
                 Change::Granted(granted, done) => {
-                    let restored = common.restores.load(Ordering::Acquire);
-                    self.grant(granted, os_clock::read(), restored, common.lost.get().is_some());
+                    self.grant(granted, os_clock::read(), common.lost.get().is_some());
                     let _ = done.send(());
                 }
                 Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
@@ -128,16 +128,10 @@ impl Ceilings {
         }
     }
 
-    /// Grants first ceilings, which are already durable. The machine was restored `restored` times
-    /// by now. `is_lost`: the daemon has lost a worker ID.
-    fn grant(
-        &mut self,
-        Granted { sources, locks, life }: Granted,
-        reading: Reading,
-        restored: u64,
-        is_lost: bool,
-    ) {
-        let has_jumped = snowbank_core::clock::has_jumped(life.began.offset_us(), reading.offset_us());
+    /// Grants first ceilings, which are already durable. `is_lost`: the daemon has lost a worker ID.
+    fn grant(&mut self, Granted { sources, locks, life }: Granted, reading: Reading, is_lost: bool) {
+        let has_jumped = life.has_jumped(reading);
+        let is_restored = life.is_restored();
         self.locks.extend(locks);
         for Starting { index, mut managed, first_ceiling, range } in sources {
             let source = managed.source();
@@ -150,7 +144,7 @@ impl Ceilings {
             if self.keeper.lost().is_some() {
                 source.grant().lose();
             }
-            if restored != life.restores {
+            if is_restored {
                 source.record_restored();
             }
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
@@ -225,7 +219,7 @@ impl Ceilings {
             // poll could come too late to raise a ceiling.
             thread::park_timeout(polled.next_in.saturating_sub(os_clock::boot().since(reading.boot)));
         }
-        // The control thread has ended, so these changes are the last.
+        // If the control thread is stuck, what it took and did not hand over is as after a kill.
         self.apply_changes(common);
         self.seal_and_trim(common)
     }
@@ -254,8 +248,9 @@ impl Ceilings {
                 tracing::warn!("{error}; do not restart before `snowbank ticket set`")
             });
         }
+        let writes = std::mem::take(&mut polled.writes);
         metrics.keeper().record(reading, &polled);
-        for write in std::mem::take(&mut polled.writes) {
+        for write in writes {
             self.write(write, reading, metrics);
         }
         if let Some(fleet) = &mut self.fleet {
@@ -293,12 +288,12 @@ impl Ceilings {
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
         let mut bounds = Vec::new();
-        for &(source, ceiling) in &write.ceilings {
-            bounds.push(Bound { source, id_bound: self.keeper.id_bound(source, ceiling) });
+        for (&(source, ceiling), generation) in write.ceilings.iter().zip(write.generations) {
+            bounds.push((Bound { source, id_bound: self.keeper.id_bound(source, ceiling) }, generation));
         }
-        let Write { writer, number, generation, .. } = write;
+        let Write { writer, number, .. } = write;
         let clocks = clocks(&self.keeper, reading);
-        fleet.send(fleet_thread::Job::Raise { writer, number, bounds, generation, clocks });
+        fleet.send(fleet_thread::Job::Raise { writer, number, bounds, clocks });
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
@@ -400,6 +395,7 @@ fn log(polled: &Polled) {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+    use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, mpsc};
 
     use super::super::start_sources::awaiting;
@@ -435,8 +431,8 @@ mod tests {
         let keeper = Keeper::new(vec![awaited], &[Reach::Local], wall, BEGAN);
         let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
         let sources = vec![Starting { index: 0, managed, first_ceiling, range: None }];
-        let life = Life { began: BEGAN, restores: 0, reported: Arc::default() };
-        ceilings.grant(Granted { sources, locks: BTreeMap::new(), life }, reading, restored, is_lost);
+        let life = Life { began: BEGAN, restores: 0, reported: Arc::new(AtomicU64::new(restored)) };
+        ceilings.grant(Granted { sources, locks: BTreeMap::new(), life }, reading, is_lost);
         source.grant().ceiling()
     }
 

@@ -57,8 +57,7 @@ pub(crate) enum Done {
     Lost(TakenOver),
 }
 
-/// The handle of the storage thread. Once the handle is dropped, the thread ends and releases the
-/// state's lock.
+/// The handle of the storage thread. When the thread ends, it releases the state's lock.
 pub(crate) type Storage = JobThread<Job, Done>;
 
 /// Starts the thread.
@@ -160,7 +159,7 @@ mod tests {
             writer: 0,
             number: 1,
             ceilings,
-            generation: 0,
+            generations: vec![0],
             restored: Vec::new(),
             wall_minus_boot_us: 0,
             id_minus_boot_us: 0,

@@ -331,7 +331,7 @@ fn find_ceiling(samples: &Samples, source: &Subject) -> Found {
     let is_elsewhere = daemon.text(Lost).is_some()
         || source.is(TicketRestored)
         || source.is(TicketShared)
-        || source.measured(FleetHeadroomS) == Some(0.0);
+        || source.measured(FleetHeadroomS).is_some_and(|left_s| left_s <= 0.0);
     if is_elsewhere {
         return None;
     }

@@ -23,7 +23,7 @@ pub(crate) struct Subject {
     pub(crate) group: Group,
     /// The name. Empty: the daemon.
     pub(crate) name: String,
-    /// The index of a source's counters, which it keeps under another name. 0: no source.
+    /// The index of a source's counters, which it keeps under another name. 0 for other subjects.
     pub(crate) index: usize,
     pub(crate) samples: Vec<Sample>,
 }

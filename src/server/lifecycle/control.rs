@@ -161,7 +161,11 @@ impl ControlThread {
     pub(super) fn stop(self) {
         self.begin_stop();
         drop(self.reloads);
-        let _ = self.over.recv_timeout(TRY_TIMEOUT);
+        if let Err(RecvTimeoutError::Timeout) = self.over.recv_timeout(TRY_TIMEOUT) {
+            tracing::warn!(
+                "the control thread has not ended in time: what it took for a start is as after a kill"
+            );
+        }
     }
 }
 
@@ -339,7 +343,8 @@ impl Control {
             storage: storage.as_ref().map(Storage::asks),
             fleet: fleet.as_ref().map(Fleet::asks),
         });
-        self.notices_restores = Some(restored::watch(kernel_log, Arc::clone(&self.common)));
+        let watched = restored::watch(kernel_log, Arc::clone(&self.common));
+        self.notices_restores = Some(watched.map_err(|error| StartError::no_thread(&error))?);
         self.tell_keeper(Change::Opened(storage, fleet));
         self.remember(&found, &[], began);
         Ok(found)
@@ -615,9 +620,7 @@ impl Control {
 
 fn no_storage(reason: NoReply) -> StartError {
     match reason {
-        NoReply::Ended => {
-            StartError::HeldInFleet(String::from("the state was taken over by another process"))
-        }
+        NoReply::Ended => StartError::MayPass(String::from("the state was taken over by another process")),
         NoReply::Late => StartError::MayPass(String::from("the state directory's disk does not answer")),
     }
 }

@@ -260,7 +260,8 @@ impl Control {
         }
     }
 
-    /// Ends sources that a reload has removed. All shards have the configuration without them by now.
+    /// Ends sources that a reload has removed. A shard that has not adopted the configuration without
+    /// them yet claims nothing more of them, because they are sealed first.
     fn end_removed(&self, removed: &[usize]) {
         if removed.is_empty() {
             return;

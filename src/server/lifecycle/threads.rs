@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +26,9 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
         tokio::runtime::Builder::new_current_thread().enable_all().on_thread_unpark(record_poll).build();
     made.map_err(|error| StartError::no_thread(&error))
 }
+
+/// The longest time from the end of the drain to the end of the shards' threads. A turn takes far less.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The threads of all shards.
 pub(super) struct ShardThreads {
@@ -65,10 +68,15 @@ impl ShardThreads {
     }
 
     /// Stops the shards, and waits until they have ended. The shards first answer the requests that
-    /// have arrived, until `drained_by` at most.
+    /// have arrived, until `drained_by` at most. A thread that is blocked then keeps no source from
+    /// its seal: what it has claimed lies below the bound that the stop stores.
     pub(super) async fn stop(&mut self, drained_by: Instant) {
         let _ = self.stop.send(Some(drained_by));
-        let _ = self.ended.recv().await;
+        let ended = tokio::time::timeout_at((drained_by + END_TIMEOUT).into(), self.ended.recv());
+        if ended.await.is_err() {
+            tracing::warn!("a shard's thread is blocked: the stop goes on without it");
+            self.threads.clear();
+        }
     }
 
     /// Waits for the end of the threads.

@@ -348,11 +348,11 @@ impl World {
         let mut done = if checks { daemon.member.check(clocks) } else { Ok(()) };
         if let (Some(write), Ok(()) | Err(FleetError::NoAnswer(_))) = (&pending, &done) {
             let mut bounds = Vec::new();
-            for &(source, ceiling) in &write.ceilings {
+            for (&(source, ceiling), &generation) in write.ceilings.iter().zip(&write.generations) {
                 let id_bound = daemon.sources[source].source.numbering().id_bound(ceiling);
-                bounds.push(Bound { source, id_bound });
+                bounds.push((Bound { source, id_bound }, generation));
             }
-            done = daemon.member.raise(&bounds, write.generation, clocks);
+            done = daemon.member.raise(&bounds, clocks);
         }
         self.machines[daemon.machine].disk.notes = daemon.disk.durable();
         self.link.server().is_reliable = false;

@@ -13,9 +13,8 @@ pub struct Write {
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of these sources' grants. For the same sources, the sum changes
-    /// whenever a grant is taken away.
-    pub generation: u64,
+    /// For each ceiling, the generation of its source's grant.
+    pub generations: Vec<u64>,
     /// The ticket sources whose numbers another copy of the machine may hand out. A start must
     /// refuse these sources.
     pub restored: Vec<usize>,

@@ -396,7 +396,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let mut member = member(&store, Notes::default());
     let taken = member.take(want(WALL, false), &five()).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
-    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Ok(()));
+    assert_eq!(member.raise(&[(bound, 0)], clocks(WALL)), Ok(()));
     let key = store.text(&key_five());
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
@@ -409,7 +409,7 @@ fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let (mut first, covered) = holder(&store);
     assert_eq!(first.check(clocks(corrected)), Ok(()));
     let bound = Bound { source: 0, id_bound: covered };
-    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Ok(()));
+    assert_eq!(first.raise(&[(bound, 0)], clocks(corrected)), Ok(()));
     let key = key_five();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, covered, "no bound is lowered");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());

@@ -281,7 +281,7 @@ impl Holder {
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
-        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Ok(()));
+        assert_eq!(self.member.raise(&[(last, 0)], clocks(WALL)), Ok(()));
         self.member = member(&self.world, self.member.notes().clone());
         for (index, (source, worker_id)) in sources().enumerate() {
             let want = Want { index, source: &source, ..want(WALL, true) };
@@ -296,8 +296,8 @@ impl Holder {
     /// Raises the bounds of all sources.
     fn raise(&mut self, by: u64, later: Duration) -> Result<(), FleetError> {
         let id_bound = self.covered + by;
-        let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
-        self.member.raise(&bounds, 0, after(later))
+        let bounds: Vec<_> = (0..SOURCES).map(|source| (Bound { source, id_bound }, 0)).collect();
+        self.member.raise(&bounds, after(later))
     }
 
     fn check(&mut self, later: Duration) -> Result<(), FleetError> {
@@ -466,7 +466,7 @@ fn a_raise_does_not_wait_behind_the_pause_of_a_start() {
             if late.is_zero() {
                 let raise_began = now();
                 let bound = Bound { source: 0, id_bound: covered + 1 };
-                assert_eq!(daemon.raise(&[bound], 0, clocks(WALL)), Ok(()));
+                assert_eq!(daemon.raise(&[(bound, 0)], clocks(WALL)), Ok(()));
                 late = now() - raise_began;
             }
         }

@@ -351,8 +351,8 @@ impl Machine {
         let clocks = self.clocks(wall);
         let Some(ceiling) = self.daemon.as_ref().map(|daemon| self.next(daemon, wall)) else { return };
         let Some(daemon) = &mut self.daemon else { return };
-        let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) }];
-        let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
+        let bound = Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) };
+        let raised = daemon.member.raise(&[(bound, daemon.generation)], clocks);
         if raised == Ok(()) {
             daemon.acknowledge(ceiling);
         }
