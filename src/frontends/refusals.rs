@@ -59,6 +59,10 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
     after.as_nanos().div_ceil(1_000_000)
 }
 
+/// The time after which a raised ceiling is likely: a raise takes some milliseconds on most disks.
+/// If the disk hangs, requests usually wait for longer than this before they are refused.
+const RAISE: Duration = Duration::from_millis(100);
+
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
@@ -153,9 +157,10 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
         ),
         Refusal::NoCeiling => (
             ErrorCode::NoCeiling,
-            Some(Duration::from_secs(1)),
+            Some(RAISE),
             format!(
-                "the ceiling of source {source} was not raised in time; the daemon's status has the cause"
+                "the ceiling of source {source} was not raised within the wait; ask again, and if that does not help, the \
+                 daemon's status has the cause"
             ),
         ),
         Refusal::Lost => (ErrorCode::NoCeiling, None, lost(source)),
