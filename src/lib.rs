@@ -99,10 +99,19 @@
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, the files of tokens and certificates, and the list of sources
 //!   (`server/lifecycle/reload.rs`).
+//! - Where does a reload begin and end? `server/lifecycle/stop.rs` takes the signal,
+//!   `server/lifecycle/reload.rs` applies it, and each shard adopts the new configuration in
+//!   `server/shard_thread/run.rs`.
+//! - Why is a start refused, and in which words? `crates/snowbank-state/src/store/plan.rs` compares
+//!   with the stored state, and `member/marker.rs` of the fleet with its marker.
+//! - What happens when another daemon holds the worker ID? `crates/snowbank-fleet/src/rules.rs`,
+//!   `Holding::see`, finds it; `server/ceilings/fleet_thread.rs` takes the grants away.
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
 //! - Which findings can a daemon have, and at which thresholds? `server/health/findings.rs`.
+//! - What makes `/readyz` answer 503? A finding whose effect, in `server/health/finding.rs`, makes the
+//!   daemon unready.
 //! - Who logs that requests are refused? `server/reading/observer.rs`.
 //! - What happens after a start that failed? The exit code decides
 //!   (`server/shared/start_error.rs`), and the unit's `Restart=`.
