@@ -179,15 +179,18 @@ fn a_kept_http_connection_counts_once_for_its_identity() {
 fn a_reload_ends_idle_connections_of_a_removed_token() {
     let identities = identity("billing", "") + &identity("orders", "");
     let daemon = with_front_ends(&identities);
-    let [mut lost, mut kept] = [BILLING, ORDERS].map(|token| {
+    // A token without an identity can be taken away, too.
+    let [lost, named, mut kept] = [PLAIN, BILLING, ORDERS].map(|token| {
         let mut web = http(&daemon);
         assert_eq!(ask(&mut web, "/v1/ids", token).code, 200);
         (web, resp(&daemon, token))
     });
-    daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\n"));
+    daemon.replace("tokens", &format!("orders: {ORDERS}\n"));
     assert!(daemon.reload().contains("other tokens"));
-    assert_eq!(lost.0.rest(), b"");
-    lost.1.is_closed_after("no longer accepts this token");
+    for (mut web, mut resp) in [lost, named] {
+        assert_eq!(web.rest(), b"");
+        resp.is_closed_after("no longer accepts this token");
+    }
     assert_eq!(ask(&mut kept.0, "/v1/ids", ORDERS).code, 200);
     kept.1.send("INCR fast\r\n");
     kept.1.integer();
