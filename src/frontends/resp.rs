@@ -109,14 +109,7 @@ impl FrontEnd for Resp {
         if self.is_denied {
             return self.answer_denied(bytes, conditions, out);
         }
-        if parse::is_inline(bytes) {
-            return self.inline(bytes, conditions, out);
-        }
-        let mut arguments = Arguments::NONE;
-        match parse::parse(bytes, &mut arguments) {
-            Ok(consumed) => self.request(&arguments, &bytes[..consumed], consumed, conditions, out),
-            Err(miss) => Resp::missed(miss, bytes, conditions, out),
-        }
+        self.take(bytes, conditions, out)
     }
 
     fn kept_bytes(&self) -> usize {
@@ -213,6 +206,19 @@ fn reject(conditions: &mut Conditions<'_>, out: &mut Vec<u8>, reason: String) ->
 }
 
 impl Resp {
+    /// Takes the request at the start of `bytes`.
+    #[inline]
+    fn take(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if parse::is_inline(bytes) {
+            return self.inline(bytes, conditions, out);
+        }
+        let mut arguments = Arguments::NONE;
+        match parse::parse(bytes, &mut arguments) {
+            Ok(consumed) => self.request(&arguments, &bytes[..consumed], consumed, conditions, out),
+            Err(miss) => Resp::missed(miss, bytes, conditions, out),
+        }
+    }
+
     /// Takes the inline command at the start of `bytes`.
     #[cold]
     fn inline(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {

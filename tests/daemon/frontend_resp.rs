@@ -436,6 +436,13 @@ fn requests_behind_a_wrong_token_are_refused_one_by_one() {
     client.asks("AUTH secret\r\n", wrong);
     client.asks("INCR fast\r\nPING\r\nQUIT\r\n", &format!("{none}{none}+OK\r\n"));
     client.is_closed();
+    // A fault behind it is told as everywhere.
+    let mut client = Client::of(&daemon);
+    client.asks(
+        "AUTH wrong\r\n*1\r\n:7\r\n",
+        &format!("{wrong}-ERR Protocol error: expected '$', got ':'\r\n"),
+    );
+    client.is_closed();
     let mut client = Client::of(&daemon);
     const PIPELINED: usize = 4_000;
     let mut sender = client.0.get_ref().try_clone().expect("a socket");

@@ -3,7 +3,7 @@
 mod client;
 
 use super::error_reply::{NO_INTEGER, Refused};
-use super::parse::{self, Arguments, Miss};
+use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, encode, ids};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Step, foreign};
@@ -177,31 +177,19 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let array;
-        let mut arguments = Arguments::NONE;
-        let parsed = if parse::is_inline(bytes) {
-            match parse::inline(bytes) {
-                Ok((size, words)) => {
-                    array = words;
-                    parse::array(&array, &mut arguments).map(|_| size)
-                }
-                Err(miss) => Err(miss),
+        match self.take(bytes, conditions, out) {
+            Step::Answered { consumed, .. } => Step::Denied { consumed },
+            Step::Ids { consumed, .. } => {
+                // A reload has just ended the need of a token.
+                encode::error(out, NOAUTH);
+                Step::Denied { consumed }
             }
-        } else {
-            parse::parse(bytes, &mut arguments)
-        };
-        let consumed = match parsed {
-            Ok(consumed) => consumed,
-            Err(Miss::Incomplete) => return Step::Incomplete,
-            Err(_) => return Step::Close { error: None },
-        };
-        match self.answer_any(&arguments, conditions, out) {
-            Reply::Last(None) => return Step::Close { error: None },
-            // A reload has just ended the need of a token.
-            Reply::Ids(..) => encode::error(out, NOAUTH),
-            _ => {}
+            step => {
+                // The reason of the close is counted already.
+                conditions.rejection = None;
+                step
+            }
         }
-        Step::Denied { consumed }
     }
 
     /// Answers requests that concern the connection or the server.
