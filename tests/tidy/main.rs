@@ -86,6 +86,27 @@ fn links_paths_and_names_lead_somewhere() {
     assert!(offences.is_empty(), "{} offences:\n{}", offences.len(), offences.join("\n"));
 }
 
+/// Everything that a reader of this project's pages has before them, without the clients' packages
+/// and the benchmarks.
+#[test]
+fn the_pages_stay_short() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let elsewhere = ["benches/", "clients/", "crates/", "fuzz/", "tests/sabotage/"];
+    let pages = repository.files.iter().filter(|file| file.path.ends_with(".md"));
+    let words = |file: &File| file.text.replace('|', " ").split_whitespace().count();
+    let all: usize =
+        pages.filter(|file| !elsewhere.iter().any(|folder| file.path.starts_with(folder))).map(words).sum();
+    assert!(
+        all <= 36_000,
+        "found {all} words, allowed: 36,000; say it once, and leave out what nobody misses"
+    );
+    let fleet = repository.files.iter().find(|file| file.path == "docs/fleet.md").map(words);
+    assert!(
+        fleet.is_some_and(|fleet| fleet <= 3_000),
+        "docs/fleet.md: found {fleet:?} words, allowed: 3,000"
+    );
+}
+
 #[test]
 fn every_dependency_is_explained() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));

@@ -72,7 +72,9 @@ pub(crate) async fn dial(
     name: &Arc<str>,
     number: usize,
 ) -> Result<Opened, Failure> {
-    let limit = options.limits.connect;
+    // A service manager may accept for a daemon that it is about to start.
+    let waits = options.fail_fast && options.endpoints.len() == 1;
+    let limit = if waits { options.timeout } else { options.limits.connect };
     let deadline = Instant::now() + limit;
     let connect = connect(options, endpoint, number, deadline);
     let late = |_| Failure::new(format!("cannot connect within {limit:?}"));

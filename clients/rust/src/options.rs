@@ -154,7 +154,8 @@ impl ClientOptions {
         self
     }
 
-    /// Says that a call fails as soon as every endpoint has failed it once, before its deadline.
+    /// Says that a call fails as soon as every endpoint has failed it once, before its deadline. An
+    /// only endpoint that accepts has until the deadline to greet.
     // For the daemon's own commands, for which a person waits. No part of the API.
     #[doc(hidden)]
     #[must_use]

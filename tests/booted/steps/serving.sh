@@ -34,7 +34,7 @@ install_and_start() {
 }
 
 # Draws and prints this many IDs, sorted.
-ids() { as_user snowbank next -n "$1" | sort -n; }
+ids() { as_user snowbank next -n "$1" --timeout 30s | sort -n; }
 
 killed_it_returns() {
     say "killed, and started again by systemd"

@@ -158,6 +158,20 @@ fn a_replaced_listener_shows_in_log_and_status() {
     daemon.stop();
 }
 
+/// systemd starts a daemon that crashed after 3 s.
+#[test]
+fn a_command_waits_for_the_daemon_of_its_socket() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = tcp.local_addr().expect("bound").to_string();
+    let next =
+        thread::spawn(move || Said::by(program().args(["next", "--address", &at, "--timeout", "60s"])));
+    // Longer than a client's limit for a greeting.
+    thread::sleep(Duration::from_secs(3));
+    let daemon = Setup::new().inheriting(tcp, "native").start();
+    assert!(next.join().expect("no panic").printed().trim().parse::<u64>().is_ok());
+    daemon.stop();
+}
+
 /// Clients that came while no daemon ran wait for the first grant, however slow the disk is.
 #[test]
 fn a_slow_start_refuses_no_request() {
