@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio::time::{timeout, timeout_at};
 
 use crate::error::Refusal;
-use crate::options::ClientOptions;
+use crate::options::{ClientOptions, FOREVER};
 
 /// The tag of HELLO. Requests after it count on from here.
 pub(crate) const HELLO_TAG: u16 = 1;
@@ -72,9 +72,10 @@ pub(crate) async fn dial(
     name: &Arc<str>,
     number: usize,
 ) -> Result<Opened, Failure> {
-    // A service manager may accept for a daemon that it is about to start.
+    // A service manager may accept for a daemon that it is about to start. The call's deadline comes
+    // later, so that the error says what is missing.
     let waits = options.fail_fast && options.endpoints.len() == 1;
-    let limit = if waits { options.timeout } else { options.limits.connect };
+    let limit = if waits { options.timeout.min(FOREVER) * 9 / 10 } else { options.limits.connect };
     let deadline = Instant::now() + limit;
     let connect = connect(options, endpoint, number, deadline);
     let late = |_| Failure::new(format!("cannot connect within {limit:?}"));

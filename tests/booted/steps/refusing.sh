@@ -182,7 +182,8 @@ full_disk() {
         dd if=/dev/zero of=/var/lib/snowbank/full/filler bs=4k 2>/dev/null || true
         echo "worker_ids = 10" >/etc/snowbank/full.toml'
     show systemctl start snowbank@full.socket
-    inside timeout 120 snowbank next --address unix:/run/snowbank/full.sock --timeout 100s >"$work/waited" 2>&1 &
+    # A start that is refused closes the connections that it has accepted.
+    inside timeout 120 sh -c 'until snowbank next --address unix:/run/snowbank/full.sock 2>/dev/null; do sleep 0.5; done' >"$work/waited" &
     client=$!
     sleep 25
     show systemctl status --no-pager --lines=0 snowbank@full.service | grep 'Active:\|Status:' >"$work/status" || true
