@@ -426,14 +426,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         clocks: Clocks,
         is_current: &dyn Fn() -> bool,
     ) -> Result<(), FleetError> {
-        self.set_clocks(clocks);
+        let clocks = self.set_clocks(clocks);
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
         self.idle.extend(rests.iter().map(|rest| rest.source));
         let mut placed = self.placed(bounds.iter().copied());
         placed.retain(|bound| bound.source < self.sources.len());
+        let passed = self.passed(clocks);
         for bound in &mut placed {
             let held = &mut self.sources[bound.source];
+            // Another daemon may have had these numbers, and a restore may have lost that.
+            held.is_unsettled |= passed.iter().any(|passed| passed.source == bound.source);
             (held.covered, held.is_returned) = (0, true);
             bound.id_bound = bound.id_bound.max(held.floor);
             for (_, holding) in &mut held.numbers {

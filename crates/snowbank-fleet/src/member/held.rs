@@ -108,9 +108,9 @@ impl Held {
 
     /// Returns the source's note, in the fleet of this name and with these limits.
     ///
-    /// If the source is given back before its pause is over, the note has no writes: another daemon may
-    /// still have the numbers, so the next start must not take the release for its own and go on
-    /// without a pause.
+    /// If the source is given back before its pause is over, or when its bound has passed, the note has
+    /// no writes: another daemon may have the numbers, so the next start must not take the release for
+    /// its own and go on without a pause.
     pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
         let is_cut_short = self.is_unsettled && self.is_returned;
         Note {

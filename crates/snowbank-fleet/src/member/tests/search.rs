@@ -143,6 +143,14 @@ fn no_restore_repeats_an_id_where_clocks_differ() {
     search_from(World::new(faults(1), AllClocks::AreSkewed).with_a_daemon(), depth(5));
 }
 
+/// A restore loses the write by which a number changed hands after a clean stop.
+#[test]
+fn no_restore_repeats_an_id_after_a_clean_stop() {
+    for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
+        search_from(World::new(faults(1), clocks).with_a_number_that_changed_hands(), depth(4));
+    }
+}
+
 /// An operator replaces the ID space of two machines with the third machine's space, and back. Both
 /// spaces can make the same IDs.
 #[test]

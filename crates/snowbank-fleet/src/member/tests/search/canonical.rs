@@ -146,8 +146,9 @@ impl<'a> Form<'a> {
             starting,
             daemon,
             has_lost,
+            is_release_stale,
         } = machine;
-        self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost)]);
+        self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost), u64::from(*is_release_stale)]);
         self.state(state);
         self.boot(*boot);
         self.boot(*noted_in);

@@ -147,6 +147,9 @@ pub(super) struct Machine {
     /// True after a restore lost a bound that was acknowledged to this machine, until its daemon
     /// ends because of a loss.
     pub(super) has_lost: bool,
+    /// True from a restore until the machine's next write of a key. A restore may have lost what
+    /// another daemon wrote after this machine had released its number.
+    pub(super) is_release_stale: bool,
 }
 
 /// A daemon that has taken a number which it did not hold.
@@ -255,13 +258,18 @@ impl Machine {
         self.notes = member.notes().clone();
         match taken {
             Some(taken) if taken.is_new => {
+                self.is_release_stale = false;
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
             // With a number that this state had released, a daemon starts without a pause. Another
             // daemon may have had the number since, and the coordinator may have lost that daemon's
             // writes. Such a start is not safe until that daemon has asked the coordinator, so the
             // search undoes it.
-            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
+            Some(taken)
+                if !taken.is_same_term
+                    && self.is_release_stale
+                    && wire::with_server(|server| server.lost_writes) =>
+            {
                 let (machine, keys) = before;
                 *self = machine;
                 wire::with_server(|server| *server = keys);
@@ -314,6 +322,21 @@ impl Machine {
         if let Some(daemon) = self.daemon.as_mut().filter(|_| is_revoked) {
             daemon.revoke();
         }
+    }
+
+    /// Stops a start cleanly: it gives back what it took.
+    pub(super) fn stop_start(&mut self) {
+        let Some(Starting { mut member, taken, wall, .. }) = self.starting.take() else { return };
+        let clocks = self.clocks(wall);
+        let unused: Vec<Bound> = taken.unused(0).into_iter().collect();
+        if !unused.is_empty() && member.confirm(&[0], clocks) == Ok(()) {
+            for &number in Ids::of(&taken.worker_ids).each() {
+                let own = self.marks[number].iter_mut().filter(|(state, ..)| *state == self.state);
+                own.for_each(|(.., fate)| *fate = Fate::Returned);
+            }
+            let _ = member.give_back(&unused, &[], clocks, &|| true);
+        }
+        self.notes = member.notes().clone();
     }
 
     /// Returns whether the machine's start takes longer than its pause. Such a start asks nothing,
@@ -387,6 +410,7 @@ impl Machine {
         let fate = if confirmed == Ok(()) { Fate::Returned } else { Fate::Granted };
         self.store(daemon.ids, daemon.cursor, fate);
         if confirmed == Ok(()) {
+            self.is_release_stale = false;
             let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, daemon.cursor) }];
             let _ = daemon.member.give_back(&bounds, &[], clocks, &|| true);
         }

@@ -67,6 +67,8 @@ enum Event {
     SettleLate(usize),
     /// A start that took longer ends, and the daemon hands out all IDs that it was granted.
     Begin(usize),
+    /// A start is stopped cleanly, in its pause or after it.
+    StopStart(usize),
     Kill(usize),
     /// A start writes its keys, and ends before it makes a local ceiling durable.
     StartAndEnd(usize, UnixMicros),
@@ -132,6 +134,7 @@ impl World {
                 starting: None,
                 daemon: None,
                 has_lost: false,
+                is_release_stale: false,
             })
         });
         let used = [0; IDS];
@@ -148,6 +151,14 @@ impl World {
     /// Starts a daemon on the first machine. The daemon hands out all IDs that it was granted.
     pub(super) fn with_a_daemon(self) -> World {
         self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
+    }
+
+    /// Stops the first machine's daemon cleanly. The second machine's daemon takes the number, and has
+    /// handed out the IDs of a tick.
+    pub(super) fn with_a_number_that_changed_hands(self) -> World {
+        let late = self.walls()[self.walls().len() - 1];
+        let events = [Event::Stop(0), Event::Start(1, late, Amount::One), Event::Settle(1, Amount::One)];
+        self.with_a_daemon().played(&events)
     }
 
     /// Starts a daemon that raises its bound, and lets an operator free numbers whose daemons may
@@ -254,6 +265,9 @@ impl World {
         for (index, machine) in self.machines.iter().enumerate() {
             if machine.starting.is_some() && has_faults {
                 events.push(Event::Kill(index));
+            }
+            if machine.starting.is_some() {
+                events.push(Event::StopStart(index));
             }
             match (&machine.starting, &machine.daemon) {
                 (None, None) => {
@@ -395,7 +409,9 @@ impl World {
             {
                 self.time = wall.max(self.time);
             }
-            Event::Settle(at, _) | Event::SettleLate(at) | Event::Begin(at) => self.run_clock_of_start(at),
+            Event::Settle(at, _) | Event::SettleLate(at) | Event::Begin(at) | Event::StopStart(at) => {
+                self.run_clock_of_start(at)
+            }
             _ => {}
         }
     }
@@ -423,6 +439,7 @@ impl World {
                 self.machine(at).begin(true);
                 self.use_up(at, Amount::All);
             }
+            Event::StopStart(at) => self.machine(at).stop_start(),
             Event::Stop(at) => {
                 let wall = self.slowest_clock();
                 self.machine(at).stop(wall);
@@ -496,6 +513,7 @@ impl World {
             });
             if has_lost && !machine.is_late() {
                 self.machine(at).has_lost = true;
+                (0..MACHINES).for_each(|at| self.machine(at).is_release_stale = true);
                 wire::with_server(|server| server.lost_writes = true);
             }
         }
@@ -548,6 +566,7 @@ impl World {
         copy.state.clone_from(&original.state);
         (copy.notes, copy.noted_in) = (original.notes.clone(), original.noted_in);
         copy.ceilings = original.ceilings;
+        copy.is_release_stale = original.is_release_stale;
         if is_beside {
             (copy.boot, copy.marks) = (original.boot, [const { None }; NUMBERS]);
         }
