@@ -69,7 +69,7 @@ impl World {
     /// restore may lose that write. `docs/fleet.md` says that a fleet does not protect against this
     /// case.
     pub(crate) fn end_copies(&mut self) {
-        self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
+        self.daemons.retain(|daemon| !daemon.is_copy());
         self.saved.take_if(|saved| saved.is_resumed);
     }
 
@@ -79,6 +79,7 @@ impl World {
         match &mut self.copied {
             Some((of, copied)) if *of == machine && self.rng.bool() => {
                 (copied.notes, copied.noted_in) = (disk.notes, disk.noted_in);
+                copied.written_in = disk.written_in;
             }
             copied => *copied = Some((machine, disk)),
         }

@@ -8,7 +8,9 @@ use snowbank_core::grant::{CeilingRule, Grant, Left};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{Bound, Clocks, Coordinator as _, FleetError, FleetLimits, Member, Names, Taken, Want};
+use snowbank_fleet::{
+    Bound, Clocks, Coordinator as _, FleetError, FleetLimits, Member, Names, Pause, Taken, Want,
+};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
 
 use super::machine::Machine;
@@ -33,6 +35,11 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
+    /// Returns whether another copy of this daemon may have continued.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.sources.iter().any(|served| served.is_copy)
+    }
+
     /// Returns the earliest instant of the bounds that the coordinator acknowledged.
     pub(crate) fn until_us(&self) -> i64 {
         let until = |served: &Served| {
@@ -50,6 +57,9 @@ pub(crate) struct Starting {
     disk: SlowDisk,
     layouts: Vec<SourceLayout>,
     taken: Vec<Option<Taken>>,
+    /// The progress of the pause, and the time until its next step.
+    pause: Option<Pause>,
+    due_in: Duration,
 }
 
 impl Starting {
@@ -123,6 +133,7 @@ impl World {
             match self.rng.u8(..8) {
                 0 => {}
                 1 => self.boot(machine),
+                2 => self.stop_start(starting),
                 _ => self.settle(starting),
             }
             return;
@@ -156,13 +167,18 @@ impl World {
         // taken the worker ID since then, and a restore may have lost that write. The promise holds
         // only if that daemon asks the coordinator before this start, so this start is undone.
         let lost_writes = self.link.server().lost_writes;
-        if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
+        let is_stale = lost_writes && before.0.disk.written_in != self.restores;
+        if is_stale && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
             let (machine_before, server) = before;
             self.machines[machine] = Machine { waiting: None, ..machine_before };
             *self.link.server() = server;
             return None;
         }
-        Some(Starting { machine, member, disk, layouts, taken })
+        if taken.iter().flatten().any(|taken| taken.is_new) {
+            self.machines[machine].disk.written_in = self.restores;
+        }
+        let due_in = Duration::ZERO;
+        Some(Starting { machine, member, disk, layouts, taken, pause: None, due_in })
     }
 
     /// Starts a process on a machine, whose configuration an operator may have changed.
@@ -197,17 +213,48 @@ impl World {
         self.machines[machine].waiting = Some((member, disk));
     }
 
-    /// Ends a start, after its pause if it has one.
+    /// Stops a start cleanly: it gives back what it took.
+    pub(crate) fn stop_start(&mut self, starting: Starting) {
+        let Starting { machine, mut member, disk, layouts, taken, .. } = starting;
+        self.call_from(machine);
+        let clocks = clocks(self.reading(machine));
+        let mut unused = Vec::new();
+        for (of, taken) in layouts.iter().zip(taken.iter().flatten()) {
+            unused.extend(taken.unused(of.source));
+        }
+        let sources: Vec<usize> = unused.iter().map(|bound| bound.source).collect();
+        if !sources.is_empty() && member.confirm(&sources, clocks).is_ok() {
+            for (of, taken) in layouts.into_iter().zip(taken.into_iter().flatten()) {
+                if sources.contains(&of.source) {
+                    self.machines[machine].mark_given_back(&Workers { of, ids: taken.worker_ids });
+                }
+            }
+            let _ = member.give_back(&unused, &[], clocks, &|| true);
+            self.machines[machine].disk.written_in = self.restores;
+        }
+        self.machines[machine].disk.notes = disk.durable();
+    }
+
+    /// Ends a start, after its pause if it has one, unless something happens between two steps of
+    /// the pause.
     pub(crate) fn settle(&mut self, starting: Starting) {
-        let Starting { machine, mut member, disk, layouts, mut taken } = starting;
+        let Starting { machine, mut member, disk, layouts, mut taken, mut pause, mut due_in } = starting;
         self.call_from(machine);
         let reading = self.reading(machine);
         let clocks = clocks(reading);
         let indices: Vec<usize> = layouts.iter().map(|of| of.source).collect();
-        let mut pause = None;
         let settled = loop {
+            if pause.is_some() {
+                disk.link.clone().pause(due_in);
+            }
             match member.settle(&mut pause, &mut taken, clocks) {
-                Ok(Some(due_in)) => disk.link.clone().pause(due_in),
+                Ok(Some(due)) if self.rng.u8(..64) > 0 => due_in = due,
+                Ok(Some(due_in)) => {
+                    self.machines[machine].disk.notes = disk.durable();
+                    let starting = Starting { machine, member, disk, layouts, taken, pause, due_in };
+                    self.starting.push(starting);
+                    return;
+                }
                 settled => break settled.and_then(|_| member.check_taken(&indices, clocks)),
             }
         };
@@ -440,6 +487,7 @@ impl World {
         }
         if is_confirmed {
             let _ = daemon.member.give_back(&bounds, &[], clocks, &|| true);
+            machine.disk.written_in = self.restores;
             self.back_up_after_release();
         }
         self.machines[daemon.machine].disk.notes = daemon.disk.durable();

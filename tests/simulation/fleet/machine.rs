@@ -41,6 +41,9 @@ pub(crate) struct Disk {
     pub(crate) notes: Notes,
     /// The boot in which the notes were written.
     pub(crate) noted_in: u64,
+    /// How often the coordinator had been restored when this state last took or released worker
+    /// IDs. A later restore may have lost what other daemons wrote after a release.
+    pub(crate) written_in: u64,
     /// The local ceilings by worker ID, as ID bounds.
     pub(crate) ceilings: BTreeMap<Worker, u64>,
 }
@@ -66,6 +69,14 @@ impl Machine {
     pub(crate) fn mark_returned(&mut self, workers: &Workers, id_bound: u64) {
         let mark = Mark { fate: Fate::Returned, ..Mark::granted(id_bound, &self.disk.state) };
         self.marks.extend(workers.each().map(|worker| (worker, mark.clone())));
+    }
+
+    /// Marks worker IDs as returned to the fleet by a start that ends before it serves.
+    pub(crate) fn mark_given_back(&mut self, workers: &Workers) {
+        for worker in workers.each() {
+            let own = self.marks.get_mut(&worker).filter(|mark| mark.state == self.disk.state);
+            own.into_iter().for_each(|mark| mark.fate = Fate::Returned);
+        }
     }
 
     /// Stores a local ceiling. Like the shipped store, it never lowers a ceiling.

@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
+    /// How often the coordinator was restored.
+    pub(crate) restores: u64,
     /// The saved keys of the coordinator.
     pub(crate) backup: Option<Keys>,
     /// True if the coordinator may be restored. Clocks then differ by at most `max_ahead`.
@@ -110,6 +112,7 @@ impl World {
             copied: None,
             boots: machines as u64,
             handed_out: HashSet::new(),
+            restores: 0,
             backup: None,
             may_go_back: seed.is_multiple_of(3),
             goes_back_twice: false,
@@ -268,7 +271,7 @@ impl World {
         };
         let idle: Vec<usize> = (0..self.machines.len()).filter(is_idle).collect();
         let Some(machine) = self.rng.choice(idle) else { return };
-        let Some(starting) = self.begin(machine) else { return };
+        let Some(starting) = self.begin_again(machine) else { return };
         if self.rng.bool() {
             // No daemon has noticed the restore yet, unless the pause lasts long enough.
             self.settle(starting);
@@ -288,17 +291,28 @@ impl World {
         self.settle(starting);
     }
 
-    /// Kills a daemon. Another daemon takes its worker ID when its bound is near, and hands out IDs.
-    /// A restore of the coordinator loses this, the other daemon notices the loss, and the killed
-    /// one starts again.
+    /// Begins a start, which may be stopped in its pause and begun again.
+    fn begin_again(&mut self, machine: usize) -> Option<Starting> {
+        let starting = self.begin(machine)?;
+        if self.rng.u8(..4) > 0 {
+            return Some(starting);
+        }
+        self.stop_start(starting);
+        self.begin(machine)
+    }
+
+    /// Kills or suspends a daemon. Another daemon takes its worker ID when its bound is near, and hands
+    /// out IDs. A restore of the coordinator loses this. Then the other daemon notices the loss, or
+    /// the suspended one stops cleanly, and the first daemon starts again.
     fn take_over(&mut self, at: usize) {
         let killed = self.daemons.swap_remove(at);
+        let machine = killed.machine;
         let until_us = killed.until_us();
         let most = if self.is_answering || self.rng.bool() { 1 } else { 3 };
         let near_us = self.rng.i64(0..=most * MAX_AHEAD.as_micros() as i64);
         self.true_us = self.true_us.max(until_us - near_us);
         self.backup = Some(self.link.server().keys.clone());
-        let others: Vec<usize> = (0..self.machines.len()).filter(|&other| other != killed.machine).collect();
+        let others: Vec<usize> = (0..self.machines.len()).filter(|&other| other != machine).collect();
         let Some(taker) = self.rng.choice(others) else { return };
         if self.daemons.iter().all(|daemon| daemon.machine != taker) {
             self.starting.retain(|starting| starting.machine != taker);
@@ -317,20 +331,21 @@ impl World {
         self.go_back();
         let longest_us = if self.is_answering { SECOND } else { 8 * SECOND };
         self.true_us += self.rng.i64(0..longest_us);
-        if let Some(at) = of(self) {
+        if !killed.is_copy() && self.rng.bool() {
+            self.daemons.push(killed);
+            self.stop(self.daemons.len() - 1);
+        } else if let Some(at) = of(self) {
             self.write_to_fleet(at, self.now(&self.daemons[at]));
         }
         if self.changes_settings && self.rng.bool() {
             // The operator tries other settings.
             let settings = SETTINGS[self.rng.usize(..SETTINGS.len())];
-            (self.machines[killed.machine].horizon, self.machines[killed.machine].max_ahead) = settings;
+            (self.machines[machine].horizon, self.machines[machine].max_ahead) = settings;
         }
-        self.start(killed.machine);
+        self.start(machine);
         // Its clock passes the bound at which the other daemon started.
         for _ in 0..8 {
-            let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else {
-                break;
-            };
+            let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == machine) else { break };
             self.claim(at);
             self.keep(at);
             self.true_us += self.rng.i64(0..2 * SECOND);
@@ -353,7 +368,7 @@ impl World {
         let others: Vec<usize> =
             (0..self.machines.len()).filter(|&other| of(self, other).is_none()).collect();
         let Some(taker) = self.rng.choice(others) else { return };
-        let Some(starting) = self.begin(taker) else { return };
+        let Some(starting) = self.begin_again(taker) else { return };
         self.settle(starting);
         for _ in 0..5 {
             for machine in [machine, taker] {
@@ -412,6 +427,7 @@ impl World {
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
         let Some(keys) = self.backup.clone() else { return };
+        self.restores += 1;
         self.end_copies();
         self.is_between_restores = self.goes_back_twice;
         if !self.goes_back_twice && self.rng.bool() {
