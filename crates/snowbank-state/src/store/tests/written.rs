@@ -52,6 +52,8 @@ struct Running {
     name: String,
     numbering: Numbering,
     in_fleet: bool,
+    /// The bound by which the source started.
+    start: u64,
     from: Position,
     ceiling: Position,
 }
@@ -106,7 +108,7 @@ impl History<'_> {
         };
         self.store().begin(beginning, 0).unwrap();
         self.indices += 1;
-        self.running.insert(index, Running { name, numbering, in_fleet, from, ceiling });
+        self.running.insert(index, Running { name, numbering, in_fleet, start, from, ceiling });
     }
 
     fn raise(&mut self, by: u64) {
@@ -118,10 +120,13 @@ impl History<'_> {
         self.store().raise(&raises, 0).unwrap();
     }
 
-    /// Returns the end of a source that has used so many positions.
+    /// Returns the end of a source that has used so many positions. If it used none, it keeps the
+    /// bound by which it started, as `ManagedSource::seal` does.
     fn left(source: usize, running: &Running, used: u64) -> Left {
         let end = Position((running.from.0 + used).min(running.ceiling.0));
-        Left { source, id_bound: running.numbering.id_bound(end), is_untouched: used == 0 }
+        let is_untouched = end == running.from;
+        let id_bound = if is_untouched { running.start } else { running.numbering.id_bound(end) };
+        Left { source, id_bound, is_untouched }
     }
 
     fn nth(&self, number: usize) -> Option<usize> {
