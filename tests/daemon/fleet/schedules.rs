@@ -207,21 +207,24 @@ fn lower_max_ahead(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("killed", &again)]);
 }
 
-/// Each sync of the holder's disk takes 1.4 s. Its connection is cut, and it connects again. Then a
-/// restore loses its key, and another daemon takes its worker ID.
+/// A sync of the holder's notes takes longer than any pause, while its state is stored at once. Its
+/// connection is cut, and it connects again. Then a restore loses its key, and another daemon takes
+/// its worker ID.
 fn slow_disk(at: &mut dyn Coordinator, tally: &mut Tally) {
     let [holder, taker] = [(); 2].map(|()| Machine::new());
     let disk = holder.disk();
     let proxy = at.proxy();
-    let toml = |url: &str| config(at, url, "slow", "worker_ids = 5", "16s");
+    // Half of this horizon is longer than a pause.
+    let toml = |url: &str| config(at, url, "slow", "worker_ids = 5", "30s");
     let [by_proxy, direct] = [toml(&proxy.url()), toml(&at.url())];
     init(&direct);
     at.back_up();
-    let first = disk.under(holder.setup(&by_proxy)).start();
+    let notes = holder.path("state/fleet.new");
+    let first = disk.under(holder.setup(&by_proxy)).env("FAILING_DISK_DIR", notes).start();
     tally.draw(&[("on a slow disk", &first)]);
-    disk.order("sync stall 1400");
     proxy.cut();
     proxy.pass();
+    disk.stall_syncs(20_000, || ());
     take_after_restore(at, first, &taker, &direct, tally);
 }
 

@@ -94,6 +94,10 @@ impl History<'_> {
             .collect();
         claimants.insert(0, Claimant { in_fleet, ..claimant(&name, &numbering) });
         let Ok(Plan { starts, retired, .. }) = plan(&records, &claimants, WALL) else { return };
+        if numbering.ticket().is_some() {
+            let own = records.iter().filter(|record| record.name == name).map(|record| record.id_bound);
+            assert_eq!(starts[0].map(|it| it.id_bound), own.max().or(in_fleet.then_some(0)), "{name}");
+        }
         let start = starts[0].map_or(numbering.id_bound(at(&numbering, 1)), |start| start.id_bound);
         let from = numbering.position_from(start);
         let record = Record::new(&name, &numbering, from, &Owner::new(), &HostIdentity::here());
