@@ -170,8 +170,8 @@ async fn fetch(client: &Client, arguments: &Arguments, lines: &mut Lines<'_, imp
                 lines.flush()?;
                 let written = arguments.count - left;
                 return Err(Failure::no(format!(
-                    "after {written} of {} IDs, which can be used: {error}; ask for the rest again",
-                    arguments.count
+                    "after {written} of {} IDs, which can be used, {} are missing: {error}",
+                    arguments.count, left
                 )));
             }
             Err(error) => return Err(explain(error)),

@@ -310,7 +310,7 @@ settings! {
         format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),
             |value| value.variant();
 
-        /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn"
+        /// The least severe messages that are logged: "error" (requests or a reload are refused), "warn"
         /// (that may happen soon), "info" (changes), "debug" or "trace". No level logs each
         /// request, and messages that repeat are limited, so "info" is a few lines a day.
         level: LevelFilter = r#""info""# in Table("log"), Reload, |value| value.choice(&LEVELS);

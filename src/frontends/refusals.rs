@@ -173,7 +173,7 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             ErrorCode::Exhausted,
             None,
             format!(
-                "source {source} has fewer numbers left than the request wants, because its counter ends; ask for fewer, or move its table \
+                "source {source} has fewer numbers left than the request wants, because its counter ends; ask for fewer, if any are left, or move its table \
                  to a source with a layout"
             ),
         ),

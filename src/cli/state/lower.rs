@@ -2,11 +2,12 @@
 //! wrong.
 
 use std::io::Write;
+use std::slice;
 
 use snowbank_id::layout::{Tick, UnixMicros};
 
 use super::super::{Failure, Outcome};
-use super::{Directories, in_words, mark, open_own};
+use super::{Directories, in_words, mark, open_own, refuse_lower};
 use snowbank_state::store::{self, Record};
 use snowbank_state::{Fate, Mark, Owner, StateError, WorkerLocks, instant_of, lock_records};
 
@@ -23,8 +24,8 @@ they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
-  1  no state, in use, nothing above INSTANT, another state granted more,
-     moved away, or a mark cannot be written
+  1  no state, in use, nothing above INSTANT, an older copy, another state
+     granted more, moved away, or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
@@ -53,6 +54,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // durable.
     let locks = lock_records(&directories.lock_dir, &matching)?;
     let owner = Owner::after(matching.iter().chain(&records).map(|record| &record.owner));
+    let what = format!("the state in {}", path.display());
     let mut lowered = Vec::new();
     let mut lowered_locks = Vec::new();
     for (record, locks) in matching.into_iter().zip(locks) {
@@ -62,6 +64,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             continue;
         }
         refuse_other_marks(&lower, &locks)?;
+        if record.id_bound != lower.id_bound {
+            // Otherwise an interrupted run of this command may have written the record.
+            refuse_lower(slice::from_ref(&record), slice::from_ref(&locks), &what)?;
+        }
         records.push(lower.clone());
         lowered.push(lower);
         lowered_locks.push(locks);
@@ -79,7 +85,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
     for record in &lowered {
-        writeln!(out, "source {name:?}, {}: goes on from {}", in_words(record), instant.rfc3339(0))?;
+        let of = in_words(record);
+        writeln!(out, "source {name:?}, {of}: goes on from {}, in {}", instant.rfc3339(0), path.display())?;
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     } else {
         "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
          if it is right, give the source a worker ID that was never used; if no such IDs were handed out, lower the \
-         ceilings with `snowbank state lower`"
+         ceilings with `snowbank state lower` and this daemon's --state-dir"
     };
     Some(Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}")))
 }

@@ -136,7 +136,7 @@ fn is_unavailable(error: &io::Error) -> bool {
 fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     let mend = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another program has this port; choose another port, or stop that program"
+            "; another program, perhaps a snowbank that is still stopping, has this port; choose another port, or stop that program"
         }
         io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
         io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges; choose a higher one",

@@ -59,8 +59,14 @@ fn state_lower_leaves_marks_that_its_state_did_not_grant() {
         assert_eq!(machine.marked(), marked);
     };
     lower("another state");
-    // A start with this state takes the mark over, and an export moves the worker ID away.
+    // A start with this state takes the mark over. The backup is then an older copy of it.
     machine.start("").stop();
+    let newest = machine.path("newest");
+    copy(&machine.state(), &newest);
+    copy(&backup.join("."), &machine.state());
+    lower("older than the state that served");
+    copy(&newest.join("."), &machine.state());
+    // An export moves the worker ID away.
     machine.run(&["state", "export"]).printed();
     copy(&backup.join("."), &machine.state());
     lower("moved");
