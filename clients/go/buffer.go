@@ -178,14 +178,9 @@ func (b *buffer) restock() (*fetch, error) {
 	if old.taken.Load() < int64(len(old.ids)) {
 		return nil, nil
 	}
-	now := b.core.times.now()
-	if s := b.next; s != nil && now.since(s.due) >= s.goodFor {
-		b.core.counts.dropped.Add(uint64(len(s.ids)))
-		b.next = nil
-	}
 	if s := b.next; s != nil {
 		b.next = nil
-		s.openedAt = now.monotonic
+		s.openedAt = b.core.times.now().monotonic
 		b.handed += uint64(old.handed())
 		b.current.Store(s)
 		return nil, nil

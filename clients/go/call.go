@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,9 @@ const (
 	retryAfterCap = time.Second
 	// stayMin keeps a daemon that says "stay" without a time from being asked in a loop.
 	stayMin = time.Millisecond
+	// lastLook is how long a reply that may have come already is looked for before the connection
+	// has failed.
+	lastLook = 10 * time.Millisecond
 	// longestPause is more than any wait between two tries.
 	longestPause = time.Hour
 )
@@ -118,8 +122,7 @@ func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time
 	if !refused.isRetried() {
 		return 0, refused
 	}
-	left := time.Until(k.deadline)
-	isLate := refused.RetryAfter > left
+	isLate := refused.RetryAfter > time.Until(k.deadline)
 	l.note(conn.endpoint, refused)
 	if isLate {
 		if told := l.core.soonest(k.deadline); told != nil {
@@ -128,12 +131,12 @@ func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time
 	}
 	if refused.Action == Leave || isLate && err == nil {
 		if l.leave(conn, refused) {
-			conn.end(errLeft)
+			conn.finish()
 		}
 		return 0, err
 	}
 	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
-	return wait + time.Duration(random(int64(min(wait, (left-wait)/2)))), err
+	return wait + time.Duration(random(int64(wait))), err
 }
 
 // sent is a request in the row of expected replies.
@@ -172,6 +175,8 @@ type connection struct {
 	output  []byte
 	lastTag uint16
 	isEnded bool
+	// isLeft is true once the connection is not needed but for the replies in the row.
+	isLeft bool
 	// isDeaf is true once a write has failed. The reader goes on: the daemon's last words count more.
 	isDeaf bool
 }
@@ -257,6 +262,9 @@ func (c *connection) read() {
 			err = c.take(&f)
 		}
 		if err != nil {
+			if refused, isRefusal := err.(*RefusedError); isRefusal {
+				c.core.failed(c.label, refused)
+			}
 			c.end(c.lost(err))
 			return
 		}
@@ -279,6 +287,11 @@ func (c *connection) lost(err error) error {
 // Read reads from the socket. The daemon gets another while for the rest of a reply that has begun.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.socket.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// A program that was stopped has not read yet what came meanwhile.
+		c.socket.SetReadDeadline(time.Now().Add(lastLook))
+		n, err = c.socket.Read(p)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 && len(c.row) > 0 {
@@ -332,7 +345,21 @@ func (c *connection) take(f *frame) error {
 	c.armStall()
 	<-c.slots
 	front.reply <- got
+	if c.isLeft && len(c.row) == 0 {
+		return errLeft
+	}
 	return nil
+}
+
+// finish ends the connection once the requests in the row are answered.
+func (c *connection) finish() {
+	c.mu.Lock()
+	c.isLeft = true
+	isIdle := len(c.row) == 0
+	c.mu.Unlock()
+	if isIdle {
+		c.end(errLeft)
+	}
 }
 
 // end closes the connection. The requests in the row fail, and their calls try again.

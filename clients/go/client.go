@@ -147,14 +147,16 @@ func New(options Options) (*Client, error) {
 
 // check returns the endpoints, or what is wrong with an option. A Timeout of 0 becomes the default.
 func (o *Options) check() (places []place, err error) {
-	usesTLS := false
+	usesTLS, isGiven := false, map[string]bool{}
 	for _, text := range o.Endpoints {
 		a, err := parseAddress(text)
 		if err != nil {
 			return nil, err
 		}
-		usesTLS = usesTLS || a.tls
-		places = append(places, place{address: a})
+		if usesTLS = usesTLS || a.tls; !isGiven[text] {
+			places = append(places, place{address: a})
+		}
+		isGiven[text] = true
 	}
 	switch {
 	case len(places) == 0:
@@ -269,10 +271,10 @@ func (c *Client) Close() error {
 // Shutdown lets the calls in flight end until ctx ends, and then closes the client. Later calls
 // return ErrClosed. It returns the context's error if calls were cut off.
 func (c *Client) Shutdown(ctx context.Context) error {
-	defer c.core.close()
 	if ctx == nil {
 		return errNoContext
 	}
+	defer c.core.close()
 	c.core.isClosing.Store(true)
 	c.core.buffer.drop()
 	for c.core.calls.Load() > 0 {

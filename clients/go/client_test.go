@@ -219,6 +219,11 @@ func TestShutdownLetsCallsEnd(t *testing.T) {
 
 func TestShutdownCutsCallsOffAtItsDeadline(t *testing.T) {
 	client, _, errs := inFlight(t)
+	// A call that cannot work ends nothing.
+	var none context.Context
+	if err := client.Shutdown(none); err != errNoContext || len(errs) > 0 {
+		t.Error(err)
+	}
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
 	if err := client.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {

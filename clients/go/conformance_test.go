@@ -23,8 +23,8 @@ import (
 // This file plays the cases of clients/conformance, which every client runs. Its README describes
 // the steps.
 
-// unmetNeeds are the needs that Go cannot meet: a Go process does not fork.
-var unmetNeeds = map[string]bool{"fork": true}
+// unmetNeeds are the needs that Go cannot meet: a Go process does not fork, and a panic ends it.
+var unmetNeeds = map[string]bool{"fork": true, "failing_events": true}
 
 // conformanceProgram returns the path of the program, or skips the test. clients/go/test builds it.
 func conformanceProgram(t *testing.T) string {
@@ -101,6 +101,7 @@ type caseOptions struct {
 	ServerName  string  `json:"server_name"`
 	PreferFirst bool    `json:"prefer_first"`
 	TakeTurns   bool    `json:"take_turns"`
+	OnEvent     string  `json:"on_event"`
 	Limits      struct {
 		ConnectMS    int `json:"connect_ms"`
 		AnswerMS     int `json:"answer_ms"`
@@ -271,6 +272,10 @@ func (p *player) newClient(endpoints []string, given caseOptions) (*Client, erro
 	// Not a method of the player, which holds the client that a step drops.
 	events := p.happened
 	options.OnEvent = func(e Event) { events.add(string(e.Kind)) }
+	var closing *Client
+	if given.OnEvent == "closes" {
+		options.OnEvent = func(Event) { closing.Close() }
+	}
 	limits := options.times
 	limits.connect = milliseconds(given.Limits.ConnectMS)
 	limits.resolve, limits.accept = limits.connect, limits.connect
@@ -284,7 +289,11 @@ func (p *player) newClient(endpoints []string, given caseOptions) (*Client, erro
 		options.TokenFile = filepath.Join(p.t.TempDir(), "token")
 		must(p.t, os.WriteFile(options.TokenFile, nil, 0o600))
 	}
-	return New(options)
+	client, err := New(options)
+	if given.OnEvent == "closes" {
+		closing = client
+	}
+	return client, err
 }
 
 func (p *player) do(name string, s step) {
@@ -430,7 +439,7 @@ func (p *player) stats(name string, s step) {
 		must(p.t, json.Unmarshal(s.IDs, &ids))
 		due("ids", &ids, found.IDs)
 	}
-	if s.Endpoint != nil && !strings.Contains(found.Endpoint, p.bare(*s.Endpoint)) {
+	if s.Endpoint != nil && (!strings.Contains(found.Endpoint, p.bare(*s.Endpoint)) || (*s.Endpoint == "") != (found.Endpoint == "")) {
 		p.t.Errorf("%s: connected to %q", name, found.Endpoint)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // infoShownMax is the most of an INFO reply that a CollisionError shows, in bytes.
 const infoShownMax = 1_000
 
-// claimants are two instances that claim one number, in the order of their endpoints.
+// claimants are two instances that claim one number, the lower one first.
 type claimants struct{ one, other, claim uint64 }
 
 // watch starts the rounds of a client with several endpoints, once.
@@ -61,20 +61,18 @@ func (c *core) round() []*connection {
 // collisions returns the pairs of different daemons that share a claim, with their indices.
 func collisions(all []*connection) map[claimants][2]int {
 	found := map[claimants][2]int{}
-	holders := map[uint64]int{}
+	holders := map[uint64][]int{}
 	for i, conn := range all {
 		if conn == nil {
 			continue
 		}
 		for _, claim := range conn.claims {
-			first, isHeld := holders[claim]
-			if !isHeld {
-				holders[claim] = i
-				continue
+			for _, holder := range holders[claim] {
+				if one, other := all[holder].instance, conn.instance; one != other {
+					found[claimants{min(one, other), max(one, other), claim}] = [2]int{holder, i}
+				}
 			}
-			if one, other := all[first].instance, conn.instance; one != other {
-				found[claimants{one, other, claim}] = [2]int{first, i}
-			}
+			holders[claim] = append(holders[claim], i)
 		}
 	}
 	return found

@@ -145,7 +145,7 @@ func (l *lane) backTo(index int) {
 	l.connection, l.current = nil, index
 	l.endpoints[index].restsUntil = time.Time{}
 	l.mu.Unlock()
-	conn.end(errLeft)
+	conn.finish()
 }
 
 // soonest returns the refusal with the shortest wait, if no endpoint may serve before that time.

@@ -195,6 +195,11 @@ func (c *collector) add(f *frame) (isDone bool, err error) {
 		err = c.addIDs(f.body, runSize)
 	case kindList:
 		err = c.addIDs(f.body, idSize)
+	case kindPong:
+		if len(f.body) > 0 {
+			err = breachf("its reply to PING has %d bytes, and PING had none", len(f.body))
+		}
+		return true, err
 	default:
 		if c.json = append(c.json, f.body...); len(c.json) > infoBytesMax {
 			err = breachf("its INFO exceeds %d bytes", infoBytesMax)
@@ -277,14 +282,14 @@ func describeForeign(length uint32, answer []byte) breach {
 	return breachf("a frame with a length of %d; %d to %d are allowed", length, lengthMin, lengthMax)
 }
 
-func min[T int | time.Duration](a, b T) T {
+func min[T int | uint64 | time.Duration](a, b T) T {
 	if a < b {
 		return a
 	}
 	return b
 }
 
-func max[T int | time.Duration](a, b T) T {
+func max[T int | uint64 | time.Duration](a, b T) T {
 	if a > b {
 		return a
 	}

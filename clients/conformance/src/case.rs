@@ -32,6 +32,8 @@ pub(crate) struct Case {
 pub(crate) struct DaemonScript {
     #[serde(default)]
     pub(crate) listen: Listen,
+    /// The client's list of endpoints has this one so many times. The default is 1.
+    pub(crate) listed: Option<usize>,
     /// The endpoint's lives, one after the other. A `life` step of the test begins the next life.
     pub(crate) lives: Vec<Life>,
 }

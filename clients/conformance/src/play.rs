@@ -27,11 +27,13 @@ pub(crate) async fn play(case: Case) -> Outcome {
     certificates.write()?;
     let report = Arc::new(Report::default());
     let Case { name, about, needs, options, daemons: scripts, steps } = case;
-    let mut daemons = Vec::new();
+    let (mut daemons, mut endpoints) = (Vec::new(), Vec::new());
     for (index, script) in scripts.into_iter().enumerate() {
-        daemons.push(Daemon::start(index, script, Arc::clone(&certificates), Arc::clone(&report)).await?);
+        let listed = script.listed.unwrap_or(1);
+        let daemon = Daemon::start(index, script, Arc::clone(&certificates), Arc::clone(&report)).await?;
+        endpoints.extend(vec![daemon.address(); listed]);
+        daemons.push(daemon);
     }
-    let endpoints: Vec<String> = daemons.iter().map(Daemon::address).collect();
     let case = json!({
         "name": name,
         "about": about,

@@ -1,5 +1,6 @@
 /** One call: its deadline, its tries, and what an ERROR's action makes it do. */
 
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Deadline, PASSED } from "./deadline.js";
 import { closed, type RefusalCode, SnowbankError } from "./errors.js";
@@ -17,9 +18,6 @@ const GATHERING_MS = 50;
 const SHORTEST_PAUSE_MS = 1;
 
 const ZEROS = { calls: 0, retries: 0, refusals: 0, failures: 0, ids: 0, dropped: 0, oldestMs: 0 };
-
-/** When the endpoints that refused a call could serve it. */
-type ServesAt = Map<Endpoint, number>;
 
 /** The calls of one client. It does not know the client, so that one can be collected. */
 export class Calls {
@@ -39,6 +37,8 @@ export class Calls {
     readonly emit: Emit,
   ) {
     this.endpoints = new Endpoints(settings);
+    // Each connection that is made and each pause listens to it.
+    setMaxListeners(0, this.closing.signal);
   }
 
   /** Fetches IDs for a caller. */
@@ -54,10 +54,10 @@ export class Calls {
 
   /** Fetches IDs for a buffer. */
   fetch(count: number, source: Buffer, deadline: Deadline): Promise<Next> {
-    return this.#call(
-      ({ welcome }) => new Next(Math.min(count, welcome.maxCount), source, GATHERING_MS, true),
-      deadline,
-    );
+    return this.#call(({ welcome: { maxCount } }) => {
+      const waitMs = Math.min(GATHERING_MS, deadline.leftMs);
+      return new Next(Math.min(count, maxCount), source, waitMs, true);
+    }, deadline);
   }
 
   /** Asks whether a daemon answers. */
@@ -84,6 +84,7 @@ export class Calls {
     this.#inFlight.add(deadline);
     try {
       this.check(isNew);
+      deadline.signal?.throwIfAborted();
       return await work(deadline);
     } catch (error) {
       throw error === PASSED ? this.#passed(deadline) : error;
@@ -112,7 +113,6 @@ export class Calls {
       deadline.fail(closed());
     }
     for (const endpoint of this.endpoints.all) {
-      endpoint.giveUp();
       endpoint.connection?.end(closed());
     }
   }
@@ -127,19 +127,19 @@ export class Calls {
   }
 
   async #call<R extends Request>(make: (row: Row) => R, deadline: Deadline): Promise<R> {
-    const servesAt: ServesAt = new Map();
-    for (let tries = 0; ; tries += 1) {
+    for (let tries = 0; ; ) {
       const endpoint = await this.#pick(deadline);
-      this.counters.retries += tries > 0 ? 1 : 0;
       let row = endpoint.connection;
       try {
         row ??= await deadline.wait(this.dial(endpoint));
         const request = make(row);
         request.goodForMs = row.welcome.goodForMs;
+        this.counters.retries += tries > 0 ? 1 : 0;
+        tries += 1;
         await deadline.wait(row.send(request));
         this.check();
         endpoint.failures = 0;
-        endpoint.error = undefined;
+        endpoint.note(undefined);
         this.counters.calls += 1;
         return request;
       } catch (error) {
@@ -147,7 +147,7 @@ export class Calls {
           throw error;
         }
         if (error.action !== undefined) {
-          await this.#obey(error, endpoint, row, servesAt, deadline);
+          await this.#obey(error, endpoint, row, deadline);
         }
       }
     }
@@ -158,21 +158,30 @@ export class Calls {
     error: SnowbankError,
     endpoint: Endpoint,
     row: Row | undefined,
-    servesAt: ServesAt,
     deadline: Deadline,
   ): Promise<void> {
-    servesAt.set(endpoint, performance.now() + (error.retryAfterMs ?? 0));
-    const isHopeless = (one: Endpoint) => (servesAt.get(one) ?? 0) > deadline.at;
     if (row !== undefined) {
       this.#reportRefusal(error);
     }
-    if (error.action === "tell" || this.endpoints.all.every(isHopeless)) {
+    if (error.action === "tell") {
       throw error;
+    }
+    if (row !== undefined) {
+      endpoint.note(error);
+    }
+    const first = this.endpoints.all.reduce((a, b) => (b.servesAt < a.servesAt ? b : a));
+    if (first.servesAt > deadline.at) {
+      throw first.error;
     }
     if (row === undefined) {
       // `#connect` has left it.
-    } else if (error.action === "stay" && !isHopeless(endpoint)) {
-      await this.#pause(Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS), deadline);
+    } else if (error.action === "stay" && endpoint.servesAt <= deadline.at) {
+      const pauseMs = Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS);
+      if (this.endpoints.takesTurns) {
+        endpoint.restsUntil = performance.now() + pauseMs;
+      } else {
+        await this.#pause(pauseMs, deadline);
+      }
     } else if (endpoint.connection === row) {
       endpoint.connection = undefined;
       this.endpoints.failed(endpoint, error);
@@ -210,8 +219,11 @@ export class Calls {
   };
 
   async #connect(endpoint: Endpoint): Promise<Row> {
-    const row = await endpoint.dial().catch((error) => {
-      if (!this.closing.signal.aborted) {
+    const row = await endpoint.dial(this.closing.signal).catch((error) => {
+      if (error.action !== undefined) {
+        this.endpoints.failed(endpoint, error);
+        this.#reportRefusal(error);
+      } else if (!this.closing.signal.aborted) {
         this.#failed(endpoint, error);
       }
       throw error;
@@ -221,6 +233,7 @@ export class Calls {
       throw closed();
     }
     endpoint.connection = row;
+    endpoint.restsUntil = 0;
     row.onEnd = (error) => this.#ended(endpoint, row, error);
     if (row.ended !== undefined) {
       this.#ended(endpoint, row, row.ended);
@@ -236,6 +249,9 @@ export class Calls {
   #ended(endpoint: Endpoint, row: Row, error: SnowbankError): void {
     if (endpoint.connection === row) {
       endpoint.connection = undefined;
+      if (error.action !== undefined) {
+        this.#reportRefusal(error);
+      }
       if (!row.endedIdle && error.code !== "closed") {
         this.#failed(endpoint, error);
       }
@@ -243,12 +259,9 @@ export class Calls {
   }
 
   #failed(endpoint: Endpoint, error: SnowbankError): void {
-    if (error.action !== undefined) {
-      this.#reportRefusal(error);
-    }
+    this.endpoints.failed(endpoint, error);
     this.counters.failures += 1;
     this.emit("failed", { endpoint: endpoint.name, reason: error.message });
-    this.endpoints.failed(endpoint, error);
   }
 
   #reportRefusal(error: SnowbankError): void {

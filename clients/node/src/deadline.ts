@@ -15,7 +15,7 @@ export class Deadline {
 
   constructor(
     readonly allowedMs: number,
-    private readonly signal?: AbortSignal | undefined,
+    readonly signal?: AbortSignal | undefined,
     private readonly passed: unknown = PASSED,
   ) {
     this.at = performance.now() + allowedMs;

@@ -19,7 +19,6 @@ export class Dialer {
   /** A look-up that does not end is not joined by further ones. */
   #resolving: Promise<string[]> | undefined;
   #last = "";
-  readonly #dialing = new Set<AbortController>();
 
   constructor(
     private readonly address: Address,
@@ -28,27 +27,24 @@ export class Dialer {
     this.name = address.text;
   }
 
-  /** Connects and greets. Rejects with a refusal if a daemon answers so, else with `failed`. */
-  async dial(): Promise<Row> {
+  /**
+   * Connects and greets, unless the client closes. Rejects with a refusal if a daemon answers so,
+   * else with `failed`.
+   */
+  async dial(closing: AbortSignal): Promise<Row> {
     const { connectMs } = this.settings.times;
     const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
     const givingUp = new AbortController();
-    this.#dialing.add(givingUp);
+    const giveUp = () => givingUp.abort();
+    closing.addEventListener("abort", giveUp);
     try {
       return await within(this.#dial(givingUp.signal), connectMs, late);
     } catch (error) {
-      givingUp.abort();
+      giveUp();
       const isOurs = error instanceof SnowbankError && error.code !== "bad_argument";
       throw isOurs ? error : failed(this.name, describe(error as NodeJS.ErrnoException));
     } finally {
-      this.#dialing.delete(givingUp);
-    }
-  }
-
-  /** Ends what is connecting, because the client closes. */
-  giveUp(): void {
-    for (const dialing of this.#dialing) {
-      dialing.abort();
+      closing.removeEventListener("abort", giveUp);
     }
   }
 
@@ -127,7 +123,8 @@ export class Dialer {
 /** The name service. Tests put another one in its place. */
 export const resolver = {
   async lookup(host: string): Promise<string[]> {
-    return (await lookup(host, { all: true })).map(({ address }) => address);
+    // Resolvers change the order from one answer to the next.
+    return (await lookup(host, { all: true })).map(({ address }) => address).sort();
   },
 };
 

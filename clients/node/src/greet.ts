@@ -2,8 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Calls } from "./call.js";
+import { Dialer } from "./dial.js";
 import { failed, plain, SnowbankError } from "./errors.js";
-import type { Endpoint } from "./rest.js";
 import { type Hello, info, type Request } from "./wire.js";
 
 /** The most of a daemon's INFO that an error shows. */
@@ -14,20 +14,22 @@ interface Pair {
   /** The instances of both daemons, and the claim. */
   key: string;
   claim: bigint;
-  endpoints: [Endpoint, Endpoint];
+  endpoints: [Dialer, Dialer];
   names: [string, string];
 }
 
 /** Makes rounds until the client is closed. */
 export async function keepGreeting(calls: Calls): Promise<void> {
   const { firstRoundMs, roundMs, nextLookMs } = calls.settings.times;
+  // Their own, because calls remember which address they used last.
+  const all = calls.settings.addresses.map((one) => new Dialer(one, calls.settings));
   // A round does not keep the process alive.
   const options = { ref: false, signal: calls.closing.signal };
   let before: Pair[] = [];
   let collision: Pair | undefined;
   await sleep(Math.random() * firstRoundMs, undefined, options);
   for (;;) {
-    const { found, first } = await greetAll(calls.endpoints.all);
+    const { found, first } = await greetAll(all, calls.closing.signal);
     if (collision !== undefined && found.length === 0) {
       calls.emit("collision_over", { endpoints: collision.names });
       collision = calls.collision = undefined;
@@ -37,7 +39,7 @@ export async function keepGreeting(calls: Calls): Promise<void> {
       collision = again;
       await collide(calls, again);
     }
-    if (calls.settings.options.preferFirst && first !== undefined) {
+    if (calls.settings.options.preferFirst && first >= 0) {
       await moveBack(calls, first);
     }
     before = found;
@@ -45,16 +47,17 @@ export async function keepGreeting(calls: Calls): Promise<void> {
   }
 }
 
-/** Returns the pairs that share a claim, and the first endpoint that greets. */
+/** Returns the pairs that share a claim, and the index of the first endpoint that greets. */
 async function greetAll(
-  all: readonly Endpoint[],
-): Promise<{ found: Pair[]; first: Endpoint | undefined }> {
-  const welcomes = await Promise.all(all.map((one) => greet(one)));
+  all: readonly Dialer[],
+  closing: AbortSignal,
+): Promise<{ found: Pair[]; first: number }> {
+  const welcomes = await Promise.all(all.map((one) => greet(one, closing)));
   const found: Pair[] = [];
   for (const [first, one] of welcomes.entries()) {
     for (const [second, other] of welcomes.entries()) {
       if (first < second && one && other && one.instance !== other.instance) {
-        const endpoints: [Endpoint, Endpoint] = [all[first]!, all[second]!];
+        const endpoints: [Dialer, Dialer] = [all[first]!, all[second]!];
         const names: [string, string] = [endpoints[0].name, endpoints[1].name];
         for (const claim of [...one.claims].filter((shared) => other.claims.has(shared))) {
           const key = [...[one.instance, other.instance].sort(), claim].join();
@@ -63,13 +66,17 @@ async function greetAll(
       }
     }
   }
-  return { found, first: all.find((_, at) => welcomes[at] !== undefined) };
+  return { found, first: welcomes.findIndex((one) => one !== undefined) };
 }
 
 /** Greets as for any connection, asks a question if there is one, and closes it. */
-async function greet(endpoint: Endpoint, question?: Request): Promise<Hello | undefined> {
+async function greet(
+  endpoint: Dialer,
+  closing: AbortSignal,
+  question?: Request,
+): Promise<Hello | undefined> {
   try {
-    const row = await endpoint.dial();
+    const row = await endpoint.dial(closing);
     if (question !== undefined) {
       await row.send(question);
     }
@@ -90,7 +97,7 @@ async function collide(calls: Calls, { claim, endpoints, names }: Pair): Promise
   const said = await Promise.all(
     endpoints.map(async (endpoint) => {
       const question = info();
-      await greet(endpoint, question);
+      await greet(endpoint, calls.closing.signal, question);
       const words = plain(question.reply.toString()).replace(/\s+/g, " ");
       return `; ${endpoint.name} says ${words.slice(0, SHOWN_CHARACTERS) || "nothing"}`;
     }),
@@ -99,8 +106,8 @@ async function collide(calls: Calls, { claim, endpoints, names }: Pair): Promise
 }
 
 /** Connects to an earlier endpoint, and then leaves a later one for it. */
-async function moveBack({ dial, endpoints }: Calls, first: Endpoint): Promise<void> {
-  const index = endpoints.all.indexOf(first);
+async function moveBack({ dial, endpoints }: Calls, index: number): Promise<void> {
+  const first = endpoints.all[index]!;
   if (index >= endpoints.index) {
     return;
   }

@@ -114,8 +114,8 @@ export class Settings {
     this.readToken();
     if (this.addresses.some((address) => address.isTls)) {
       checkContext(this.readTls());
-    } else if (options.caFile !== undefined || options.certFile !== undefined) {
-      throw badArgument("files of TLS are given, and no endpoint begins with tls:");
+    } else if (options.caFile ?? options.certFile ?? options.serverName) {
+      throw badArgument("options for TLS are given, and no endpoint begins with tls:");
     }
   }
 

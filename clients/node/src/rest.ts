@@ -13,7 +13,15 @@ export class Endpoint extends Dialer {
   /** The failures since it last answered, and the last of them. */
   failures = 0;
   error: SnowbankError | undefined;
+  /** When it may be connected again, and when it could serve, as its daemon says. */
   restsUntil = 0;
+  servesAt = 0;
+
+  /** Keeps what it said to a call. Without an error, that was an answer. */
+  note(error: SnowbankError | undefined): void {
+    this.error = error;
+    this.servesAt = error === undefined ? 0 : performance.now() + (error.retryAfterMs ?? 0);
+  }
 
   /** The last that was heard of it. */
   get heard(): string {
@@ -27,13 +35,13 @@ export class Endpoints {
   readonly all: readonly Endpoint[];
   readonly isLone: boolean;
   readonly #times: Times;
-  readonly #takesTurns: boolean;
+  readonly takesTurns: boolean;
   index: number;
 
   constructor(settings: Settings) {
     const { takeTurns = false, preferFirst } = settings.options;
     this.#times = settings.times;
-    this.#takesTurns = takeTurns;
+    this.takesTurns = takeTurns;
     this.all = settings.addresses.map((address) => new Endpoint(address, settings));
     this.isLone = this.all.length === 1;
     this.index = preferFirst ? 0 : Math.floor(Math.random() * this.all.length);
@@ -45,7 +53,7 @@ export class Endpoints {
     const order = [...this.all.slice(this.index), ...this.all.slice(0, this.index)];
     const rested = order.find((one) => one.restsUntil <= now);
     const best = rested ?? order.reduce((a, b) => (b.restsUntil < a.restsUntil ? b : a));
-    const turn = rested !== undefined && this.#takesTurns ? 1 : 0;
+    const turn = rested !== undefined && this.takesTurns ? 1 : 0;
     this.index = (this.all.indexOf(best) + turn) % this.all.length;
     return best;
   }
@@ -53,13 +61,13 @@ export class Endpoints {
   /** Lets an endpoint rest, and goes on to the next one. */
   failed(endpoint: Endpoint, error: SnowbankError): void {
     endpoint.failures += 1;
-    endpoint.error = error;
+    endpoint.note(error);
     // A lone one is asked again at once: it may be a balancer's name.
     if (!this.isLone || endpoint.failures > 1) {
       const restMs = Math.max(this.backoffMs(endpoint.failures), this.pauseMs(error));
       endpoint.restsUntil = performance.now() + restMs;
     }
-    if (endpoint === this.all[this.index] && !this.#takesTurns) {
+    if (endpoint === this.all[this.index] && !this.takesTurns) {
       this.index = (this.index + 1) % this.all.length;
     }
   }

@@ -75,6 +75,11 @@ test("any number of calls on one signal end with it, without a warning", async (
     assert.equal(reason?.name, "AbortError");
   }
   await assert.rejects(client.batch(1, options), { name: "AbortError" });
+  // Also if the buffer has an ID.
+  daemon.onNext = () => false;
+  const full = client.ids();
+  await full.next();
+  await assert.rejects(full.next(options), { name: "AbortError" });
   assert.deepEqual(warnings, []);
 });
 

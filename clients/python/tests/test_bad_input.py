@@ -151,7 +151,10 @@ def test_tls_files_are_checked_at_once(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="TLS files do not fit"):
         Client("tls:" + NOWHERE, ca_file=str(pem))
     with pytest.raises(ValueError, match=r"a file cannot be read: .*none"):
-        Client("tls:" + NOWHERE, cert_file=str(tmp_path / "none"))
+        Client("tls:" + NOWHERE, cert_file=str(tmp_path / "none"), key_file=str(pem))
+    for name in ("cert_file", "key_file"):
+        with pytest.raises(ValueError, match="give both, or neither"):
+            Client("tls:" + NOWHERE, **{name: str(pem)})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="begins with tls:"):
         Client(NOWHERE, ca_file=str(pem))
     keys = []

@@ -48,7 +48,7 @@ pub(crate) struct Buffer {
     at: usize,
     /// The index at which the clocks are looked at again. At most the number of IDs.
     look_at: usize,
-    /// The index of the ID that was taken with the last look.
+    /// The index behind the ID that was taken with the last look.
     looked: usize,
     /// The IDs that were handed out and are not in the client's figures yet.
     uncounted: usize,
@@ -166,9 +166,6 @@ impl Buffer {
                 continue;
             }
             self.core.figures.note_age(age);
-            if !self.is_fast {
-                self.count();
-            }
             if self.window >= LOOK_EVERY {
                 self.is_fast = Duration::from_nanos(self.window_began.running_at(&now)) + TICK <= FAST;
                 (self.window, self.window_began) = (0, now);
@@ -185,6 +182,10 @@ impl Buffer {
             let limit = if self.at < half { half } else { self.ids.len() };
             self.look_at = next_look.min(limit).max(self.at + 1);
             self.at += 1;
+            (self.looked, self.window, self.uncounted) = (self.at, self.window + 1, self.uncounted + 1);
+            if !self.is_fast {
+                self.count();
+            }
             return Some(self.ids[self.at - 1]);
         }
     }

@@ -3,6 +3,7 @@
 
 mod greet;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::connection::{Answer, Asked, Connection};
 use crate::dial::{Failure, Opened, dial};
 use crate::error::{Collision, Error, Refusal};
 use crate::options::{ClientOptions, FOREVER, check_timeout};
-use crate::rest::{Endpoints, Rest, Step};
+use crate::rest::{Endpoints, Step};
 use crate::stats::{Event, Figures};
 
 /// The wait that NEXT carries, unless less is left until the deadline.
@@ -172,7 +173,8 @@ impl Core {
 
     pub(crate) fn emit(&self, event: &Event) {
         if let Some(report) = &self.options.on_event {
-            report(event);
+            // A panic of the application's function, which Rust has reported, changes no call.
+            let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
         }
         #[cfg(feature = "tracing")]
         event.trace();
@@ -197,7 +199,7 @@ impl Core {
             let state = self.state();
             (state.told.0, state.endpoints.failures())
         };
-        let (mut tries, mut pause) = (0, Rest::NONE);
+        let mut tries = 0;
         loop {
             let changed = self.changed.notified();
             match self.step(turn, &mut told, &failures, deadline)? {
@@ -214,9 +216,10 @@ impl Core {
                             match refusal.action {
                                 Action::Tell => return Err(Error::Refused(refusal)),
                                 Action::Stay if retry_at <= deadline.at => {
-                                    self.state().endpoints.stays(at, &refusal, Instant::now());
-                                    let wait = pause.after_refusal(refusal.retry_after);
-                                    sleep_until(deadline.at.min(Instant::now() + wait)).await;
+                                    let until = self.state().endpoints.stays(at, &refusal, Instant::now());
+                                    if !self.options.take_turns {
+                                        sleep_until(deadline.at.min(until)).await;
+                                    }
                                 }
                                 Action::Stay | Action::Leave => {
                                     self.leave(at, connection.number, Some(Failure::Refused(refusal)));
@@ -320,14 +323,9 @@ impl Core {
     }
 
     /// Counts a failure, and reports it.
-    fn count(&self, endpoint: &Arc<str>, failure: &Failure) {
-        match failure {
-            Failure::Refused(refusal) => self.count_refusal(refusal),
-            Failure::Reason(reason) => {
-                self.figures.failures.add(1);
-                self.emit(&Event::Failed { endpoint: endpoint.clone(), reason: reason.clone() });
-            }
-        }
+    fn count(&self, endpoint: &Arc<str>, reason: Arc<str>) {
+        self.figures.failures.add(1);
+        self.emit(&Event::Failed { endpoint: endpoint.clone(), reason });
     }
 
     fn count_refusal(&self, refusal: &Arc<Refusal>) {
@@ -407,15 +405,18 @@ impl Core {
 
     /// Connects to an endpoint, for all calls that wait.
     async fn connect(self: Arc<Self>, at: usize) {
-        let (name, number) = {
+        let (name, address) = {
             let state = self.state();
             let endpoint = &state.endpoints.all[at];
-            (endpoint.name.clone(), endpoint.address)
+            (endpoint.name.clone(), endpoint.address.clone())
         };
-        match dial(&self.options, &self.options.endpoints[at], &name, number).await {
+        match dial(&self.options, &self.options.endpoints[at], &name, &address).await {
             Ok(opened) => self.adopt(at, opened),
             Err(failure) => {
-                self.count(&name, &failure);
+                match &failure {
+                    Failure::Refused(refusal) => self.count_refusal(refusal),
+                    Failure::Reason(reason) => self.count(&name, reason.clone()),
+                }
                 let mut state = self.state();
                 if let Failure::Refused(refusal) = &failure
                     && refusal.action == Action::Tell
@@ -432,11 +433,21 @@ impl Core {
     /// Uses a new connection to an endpoint for calls from now on. Calls in flight end over the old
     /// one.
     pub(crate) fn adopt(self: &Arc<Self>, at: usize, opened: Opened) {
-        let (name, address) = (self.name(at), opened.address);
+        let name = self.name(at);
         let core = Arc::clone(self);
         let ended = move |number, failure: Option<Failure>| {
-            if let (true, Some(failure)) = (core.leave(at, number, failure.clone()), failure) {
-                core.count(&core.name(at), &failure);
+            let is_used = core.leave(at, number, failure.clone());
+            let reason = match failure {
+                // One without a tag: the connection is lost, too.
+                Some(Failure::Refused(refusal)) => {
+                    core.count_refusal(&refusal);
+                    refusal.to_string().into()
+                }
+                Some(Failure::Reason(reason)) => reason,
+                None => return,
+            };
+            if is_used {
+                core.count(&core.name(at), reason);
             }
         };
         let mut state = self.state();
@@ -446,7 +457,7 @@ impl Core {
         let connection = Arc::new(Connection::start(opened, name.clone(), self.options.limits.answer, ended));
         state.tasks.push(connection.task.clone());
         let endpoint = &mut state.endpoints.all[at];
-        (endpoint.connection, endpoint.is_dialing, endpoint.address) = (Some(connection), false, address);
+        (endpoint.connection, endpoint.is_dialing) = (Some(connection), false);
         let left = std::mem::replace(&mut state.endpoints.current, at);
         if left != at && !self.options.take_turns {
             state.endpoints.all[left].connection = None;

@@ -49,7 +49,7 @@ impl Client {
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (source, timeout) = (options.source.clone(), options.timeout);
+        let (source, timeout) = (options.source.clone().unwrap_or_else(|| "".into()), options.timeout);
         Ok(Self { open: Arc::new(Open(Arc::new(Core::new(options, runtime)?))), source, timeout })
     }
 
@@ -68,7 +68,7 @@ impl Client {
     /// Returns a handle to the same client that draws from another source.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if the name is longer than that of any source.
+    /// Returns [`Error::BadOption`] if the name is empty, or longer than that of any source.
     pub fn source(&self, name: impl AsRef<str>) -> Result<Self, Error> {
         check_source(name.as_ref())?;
         Ok(Self { source: name.as_ref().into(), ..self.clone() })
@@ -88,9 +88,12 @@ impl Client {
         self.fetch(count, false).await
     }
 
-    /// Fetches at least one ID and at most `count`: what the daemon has within a second.
-    // For the daemon's own commands. No part of the API, as `info` and `fail_fast`.
-    #[doc(hidden)]
+    /// Fetches at least one ID and at most `count`, which increase: what the daemon has within a
+    /// second. A `count` above the daemon's `max_count` counts as that. This is for tools that fetch
+    /// more IDs than the daemon has at once.
+    ///
+    /// # Errors
+    /// Returns an [`Error`] that says why the call failed.
     pub async fn batch_up_to(&self, count: u32) -> Result<Vec<u64>, Error> {
         self.fetch(count, true).await
     }
@@ -119,8 +122,11 @@ impl Client {
         self.call(Asked::Ping).await.map(|_| began.elapsed())
     }
 
-    /// Fetches INFO, the JSON in which a daemon describes itself to tools.
-    #[doc(hidden)]
+    /// Fetches INFO, the JSON in which a daemon describes itself to tools: its sources with their
+    /// layouts and formats, its version and limits.
+    ///
+    /// # Errors
+    /// Returns an [`Error`] that says why the call failed.
     pub async fn info(&self) -> Result<String, Error> {
         match self.call(Asked::Info).await? {
             Answer::Info(json) => Ok(json),

@@ -29,6 +29,10 @@ const MAX_QUEUED: usize = 1_024;
 /// The most requests in the row: far fewer than there are tags.
 const MAX_IN_FLIGHT: usize = 16_384;
 
+/// The time for which a reply that may have come already is looked for before the connection has
+/// failed.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
 /// The bytes of a PING. A daemon sends them back.
 const PING: &[u8] = b"ping";
 
@@ -167,13 +171,14 @@ enum Collected {
 impl Row {
     /// Serves requests until the connection ends. Returns the reason if that is a failure.
     async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Option<Failure> {
+        let mut has_looked = false;
         loop {
             match self.parse() {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(failure) => return Some(failure),
             }
-            let late_at = self.late_at();
+            let late_at = self.late_at() + if has_looked { LAST_LOOK } else { Duration::ZERO };
             let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
             self.input.reserve(READ_SIZE);
             // Bytes that are there come first: a program that was blocked finds them late, and its
@@ -185,6 +190,7 @@ impl Row {
                     Ok(_) => {
                         self.progress_at = Instant::now();
                         self.has_begun = true;
+                        has_looked = false;
                     }
                     Err(error) => return self.lost(describe(&error)),
                 },
@@ -201,7 +207,12 @@ impl Row {
                     None => return None,
                 },
                 () = sleep_until(late_at), if !self.in_flight.is_empty() => {
-                    return self.lost(format!("no answer within {:?} beyond the wait", self.answer_limit));
+                    if has_looked {
+                        let limit = self.answer_limit;
+                        return self.lost(format!("no answer within {limit:?} beyond the wait"));
+                    }
+                    // A program that was stopped has not read yet what came meanwhile.
+                    has_looked = true;
                 }
             }
         }

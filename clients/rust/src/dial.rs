@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -38,8 +39,6 @@ pub(crate) struct Opened {
     /// Bytes that came behind WELCOME.
     pub(crate) input: BytesMut,
     pub(crate) welcome: Welcome,
-    /// The number of the address that accepted, among those of the endpoint's name.
-    pub(crate) address: usize,
 }
 
 /// The body of WELCOME.
@@ -65,48 +64,52 @@ impl Failure {
     }
 }
 
-/// Connects to an endpoint and greets. `number` says which address of its name is tried first.
+/// Returns the number of an address of a name.
+pub(crate) fn random_address() -> Arc<AtomicUsize> {
+    Arc::new(AtomicUsize::new(fastrand::usize(..1 << 16)))
+}
+
+/// Connects to an endpoint and greets. `next` is the number of the address of its name that is
+/// tried first, and then of the one behind the last.
 pub(crate) async fn dial(
     options: &ClientOptions,
     endpoint: &Address,
     name: &Arc<str>,
-    number: usize,
+    next: &AtomicUsize,
 ) -> Result<Opened, Failure> {
     // A service manager may accept for a daemon that it is about to start. The call's deadline comes
     // later, so that the error says what is missing.
     let waits = options.fail_fast && options.endpoints.len() == 1;
     let limit = if waits { options.timeout.min(FOREVER) * 9 / 10 } else { options.limits.connect };
     let deadline = Instant::now() + limit;
-    let connect = connect(options, endpoint, number, deadline);
+    let connect = connect(options, endpoint, next, deadline);
     let late = |_| Failure::new(format!("cannot connect within {limit:?}"));
     let connected = timeout_at(deadline, connect).await.map_err(late)?;
-    let (streams, address) =
-        connected.map_err(|error| Failure::new(format!("cannot connect: {}", describe(&error))))?;
+    let streams = connected.map_err(|error| Failure::new(format!("cannot connect: {}", describe(&error))))?;
     let silent = "it accepted the connection and sent no greeting: does another program listen there, such as a Redis?";
     let greeted = timeout_at(deadline, greet(options, streams, name)).await;
     let (streams, input, welcome) = greeted.map_err(|_| Failure::new(silent))??;
-    Ok(Opened { streams, input, welcome, address })
+    Ok(Opened { streams, input, welcome })
 }
 
 #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "only a handshake of TLS has this limit"))]
 async fn connect(
     options: &ClientOptions,
     endpoint: &Address,
-    number: usize,
+    next: &AtomicUsize,
     deadline: Instant,
-) -> io::Result<(Streams, usize)> {
+) -> io::Result<Streams> {
     match endpoint {
         #[cfg(unix)]
         Address::Unix(path) => {
             let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+            Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
         }
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
         Address::Tcp { host, port } => {
-            let (stream, number) = connect_any(options, host, *port, number).await?;
-            let (reader, writer) = stream.into_split();
-            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+            let (reader, writer) = connect_any(options, host, *port, next).await?.into_split();
+            Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
         }
         #[cfg(feature = "tls")]
         Address::Tls { host, port } => {
@@ -114,12 +117,12 @@ async fn connect(
             let files = options.tls.clone();
             let read = tokio::task::spawn_blocking(move || files.read()).await;
             let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
-            let (stream, number) = connect_any(options, host, *port, number).await?;
+            let stream = connect_any(options, host, *port, next).await?;
             let silent = "it accepted the connection and did not finish the TLS handshake";
             let late = |_| io::Error::new(io::ErrorKind::TimedOut, silent);
             let secured = timeout_at(deadline, connector.connect(host, stream)).await.map_err(late)??;
             let (reader, writer) = tokio::io::split(secured);
-            Ok((Streams { reader: Box::new(reader), writer: Box::new(writer) }, number))
+            Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
         }
         #[cfg(not(feature = "tls"))]
         Address::Tls { .. } => {
@@ -129,13 +132,13 @@ async fn connect(
 }
 
 /// Resolves the name, and connects to the first of its addresses that accepts, from the one with
-/// `number` on, in a circle.
+/// the number `next` on, in a circle.
 async fn connect_any(
     options: &ClientOptions,
     host: &str,
     port: u16,
-    number: usize,
-) -> io::Result<(TcpStream, usize)> {
+    next: &AtomicUsize,
+) -> io::Result<TcpStream> {
     let limit = options.limits.accept;
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {limit:?}"));
     let found = timeout(limit, tokio::net::lookup_host((host, port))).await;
@@ -143,14 +146,14 @@ async fn connect_any(
     // Resolvers change the order from one answer to the next.
     addresses.sort_unstable();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for next in number..number + addresses.len() {
-        let address = addresses[next % addresses.len()];
+    for _ in 0..addresses.len() {
+        let address = addresses[next.fetch_add(1, Ordering::Relaxed) % addresses.len()];
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 // Without this, the kernel may delay a small request until an earlier request is
                 // acknowledged.
                 stream.set_nodelay(true)?;
-                return Ok((stream, next));
+                return Ok(stream);
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = late(&format!("{address} did not accept")),

@@ -24,8 +24,7 @@ pub enum Error {
         /// Each endpoint with its last reason.
         endpoints: Arc<[String]>,
     },
-    /// No endpoint serves, and `ClientOptions::fail_fast` is set.
-    #[doc(hidden)]
+    /// No endpoint serves, and [`ClientOptions::fail_fast`](crate::ClientOptions::fail_fast) is set.
     #[error("{}", endpoints.join("; "))]
     Unreachable {
         /// Each endpoint with its last reason.

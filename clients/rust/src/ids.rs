@@ -203,9 +203,11 @@ impl SharedIds {
     }
 
     #[inline]
-    fn take(&self) -> Option<u64> {
-        // In a forked child, a thread that the child does not have may hold the lock.
-        if self.client.core().is_forked() { None } else { self.lock().take() }
+    pub(crate) fn take(&self) -> Option<u64> {
+        // In a forked child, a thread that the child does not have may hold the lock. A timeout of 0
+        // is an error.
+        let fails = self.client.core().is_forked() || self.client.call_timeout().is_zero();
+        if fails { None } else { self.lock().take() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {

@@ -23,7 +23,7 @@ const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
 #[derive(Clone)]
 pub struct ClientOptions {
     pub(crate) endpoints: Vec<Address>,
-    pub(crate) source: Arc<str>,
+    pub(crate) source: Option<Arc<str>>,
     pub(crate) timeout: Duration,
     token: Option<Arc<[u8]>>,
     token_file: Option<PathBuf>,
@@ -79,9 +79,15 @@ impl ClientOptions {
     /// Creates options for the daemons at these addresses.
     #[must_use]
     pub fn to(endpoints: impl IntoIterator<Item = Address>) -> Self {
+        let mut different: Vec<Address> = Vec::new();
+        for endpoint in endpoints {
+            if !different.contains(&endpoint) {
+                different.push(endpoint);
+            }
+        }
         Self {
-            endpoints: endpoints.into_iter().collect(),
-            source: "".into(),
+            endpoints: different,
+            source: None,
             timeout: Duration::from_secs(5),
             token: None,
             token_file: None,
@@ -104,7 +110,7 @@ impl ClientOptions {
     /// Sets the name of the source to draw from. The default is the daemon's first source.
     #[must_use]
     pub fn source(mut self, name: impl AsRef<str>) -> Self {
-        self.source = name.as_ref().into();
+        self.source = Some(name.as_ref().into());
         self
     }
 
@@ -115,7 +121,7 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the token for daemons that ask for one: 1 to 512 bytes, no control characters.
+    /// Sets the token for daemons that ask for one: 1 to 512 bytes, without the end of a line.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(token.into().into());
@@ -154,10 +160,10 @@ impl ClientOptions {
         self
     }
 
-    /// Says that a call fails as soon as every endpoint has failed it once, before its deadline. An
-    /// only endpoint that accepts has until the deadline to greet.
-    // For the daemon's own commands, for which a person waits. No part of the API.
-    #[doc(hidden)]
+    /// Says that a call fails with [`Error::Unreachable`] as soon as every endpoint has failed since
+    /// it began, and does not wait for one that is back before the deadline. An only endpoint that
+    /// accepts has until the deadline to greet. This is for commands for which a person waits. The
+    /// default is false.
     #[must_use]
     pub fn fail_fast(mut self, yes: bool) -> Self {
         self.fail_fast = yes;
@@ -180,7 +186,7 @@ impl ClientOptions {
                 "{address} has port 0, where nobody listens: give the daemon's port"
             )));
         }
-        check_source(&self.source)?;
+        self.source.as_deref().map_or(Ok(()), check_source)?;
         check_timeout(self.timeout)?;
         if self.prefer_first && self.take_turns {
             return Err(Error::bad_option(
@@ -195,7 +201,12 @@ impl ClientOptions {
         }
         // Each connection reads the files again. Reading them here shows a mistake at once.
         self.read_token().map_err(Error::bad_option)?;
-        if self.endpoints.iter().any(Address::is_tls) {
+        let uses_tls = self.endpoints.iter().any(Address::is_tls);
+        #[cfg(feature = "tls")]
+        if !uses_tls && self.tls != ClientFiles::new() {
+            return Err(Error::bad_option("TLS is set, and no endpoint uses it: write tls:host:port"));
+        }
+        if uses_tls {
             #[cfg(feature = "tls")]
             self.tls.read().map_err(Error::bad_option)?;
             #[cfg(not(feature = "tls"))]
@@ -231,8 +242,8 @@ pub(crate) struct NoToken {
 enum WrongToken {
     #[error("cannot be read: {0}")]
     Unreadable(std::io::Error),
-    #[error("the token has a control character, such as an end of line; leave it out")]
-    HasControl,
+    #[error("the token has the end of a line; leave it out")]
+    HasNewline,
     #[error("the token has {0} bytes; 1 to {MAX_TOKEN_SIZE} are allowed")]
     Size(usize),
 }
@@ -254,17 +265,19 @@ fn read_token_file(path: &Path) -> Result<Vec<u8>, WrongToken> {
 
 fn check_token(token: &[u8]) -> Result<(), WrongToken> {
     match token.len() {
-        1..=MAX_TOKEN_SIZE if !token.iter().any(u8::is_ascii_control) => Ok(()),
-        1..=MAX_TOKEN_SIZE => Err(WrongToken::HasControl),
+        1..=MAX_TOKEN_SIZE if token.iter().any(|byte| matches!(byte, b'\r' | b'\n')) => {
+            Err(WrongToken::HasNewline)
+        }
+        1..=MAX_TOKEN_SIZE => Ok(()),
         size => Err(WrongToken::Size(size)),
     }
 }
 
 pub(crate) fn check_source(source: &str) -> Result<(), Error> {
     match source.len() {
-        ..=MAX_NAME_SIZE => Ok(()),
+        1..=MAX_NAME_SIZE => Ok(()),
         size => Err(Error::bad_option(format!(
-            "found the source {source:?} with {size} bytes, allowed: at most {MAX_NAME_SIZE} bytes"
+            "found the source {source:?} with {size} bytes, allowed: 1 to {MAX_NAME_SIZE} bytes"
         ))),
     }
 }

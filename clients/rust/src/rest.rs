@@ -2,12 +2,13 @@
 //! and 8 of the page. Time is an argument.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::dial::Failure;
+use crate::dial::{Failure, random_address};
 use crate::error::{Error, Refusal};
 
 /// The back-off of an endpoint after its first failure. Each further one doubles it.
@@ -15,6 +16,9 @@ const MIN_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The longest back-off: a fifth of the deadline of a call, which finds a daemon that is back.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
+
+/// The shortest wait before the same daemon is asked again.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The time for which an endpoint is left alone.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +36,18 @@ impl Rest {
         self.backoff.mul_f64(fastrand::f64())
     }
 
-    /// Returns the time before a daemon that refused is asked again: what it says, up to a second,
-    /// and a random time up to as much again, so that a herd spreads. It is never shorter than
+    /// Returns the time before a daemon that refused is connected again. It is never shorter than
     /// after a failure.
-    pub(crate) fn after_refusal(&mut self, retry_after: Duration) -> Duration {
-        let wait = retry_after.min(MAX_BACKOFF);
-        self.after_failure().max(wait + wait.mul_f64(fastrand::f64()))
+    fn after_refusal(&mut self, retry_after: Duration) -> Duration {
+        self.after_failure().max(asked_wait(retry_after))
     }
+}
+
+/// Returns the time that a daemon asks for, up to a second, and a random time up to as much again,
+/// so that a herd spreads.
+fn asked_wait(retry_after: Duration) -> Duration {
+    let wait = retry_after.min(MAX_BACKOFF);
+    wait + wait.mul_f64(fastrand::f64())
 }
 
 /// An endpoint of a client.
@@ -48,9 +57,11 @@ pub(crate) struct Endpoint {
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) is_dialing: bool,
     /// The number of the address that is tried next, among those of the name.
-    pub(crate) address: usize,
+    pub(crate) address: Arc<AtomicUsize>,
     rest: Rest,
     rests_until: Instant,
+    /// The time before which it is not asked again, if calls take turns.
+    pauses_until: Instant,
     /// The time before which the daemon cannot serve, as its last refusal says.
     serves_at: Instant,
     last: Option<Failure>,
@@ -84,9 +95,10 @@ impl Endpoints {
             name,
             connection: None,
             is_dialing: false,
-            address: fastrand::usize(..1 << 16),
+            address: random_address(),
             rest: Rest::NONE,
             rests_until: now,
+            pauses_until: now,
             serves_at: now,
             last: None,
             failures: 0,
@@ -101,6 +113,9 @@ impl Endpoints {
         let first = if self.takes_turns { turn % count } else { self.current };
         for at in (first..first + count).map(|at| at % count) {
             let endpoint = &self.all[at];
+            if self.takes_turns && endpoint.pauses_until > now {
+                continue;
+            }
             if let Some(connection) = &endpoint.connection {
                 return Step::Ask(at, connection.clone());
             }
@@ -111,7 +126,7 @@ impl Endpoints {
                 return Step::Dial(at);
             }
         }
-        Step::Wait(self.all.iter().map(|endpoint| endpoint.rests_until).min())
+        Step::Wait(self.all.iter().map(|endpoint| endpoint.rests_until.max(endpoint.pauses_until)).min())
     }
 
     /// Notes that a call was answered.
@@ -138,7 +153,6 @@ impl Endpoints {
         (endpoint.rests_until, endpoint.serves_at) = (now + rest, serves_at);
         endpoint.connection = None;
         endpoint.is_dialing = false;
-        endpoint.address = endpoint.address.wrapping_add(1);
         endpoint.failures += 1;
         endpoint.last = Some(failure);
         if self.current == at {
@@ -157,11 +171,13 @@ impl Endpoints {
         }
     }
 
-    /// Notes that the daemon cannot serve before `serves_at`, and keeps its connection.
-    pub(crate) fn stays(&mut self, at: usize, refusal: &Arc<Refusal>, now: Instant) {
+    /// Notes that the daemon asks for a pause, and keeps its connection. Returns the pause's end.
+    pub(crate) fn stays(&mut self, at: usize, refusal: &Arc<Refusal>, now: Instant) -> Instant {
         let endpoint = &mut self.all[at];
         endpoint.serves_at = now + refusal.retry_after;
         endpoint.last = Some(Failure::Refused(refusal.clone()));
+        endpoint.pauses_until = now + asked_wait(refusal.retry_after).max(MIN_PAUSE);
+        endpoint.pauses_until
     }
 
     /// Returns the number of failures of each endpoint.

@@ -35,8 +35,6 @@ class Deadline:
     def __init__(self, allowed: float) -> None:
         self.allowed = allowed
         self.at = monotonic() + allowed
-        #: When the endpoints that refused the call could serve it.
-        self.serves_at: dict[Endpoint, float] = {}
 
     @property
     def left(self) -> float:
@@ -83,7 +81,9 @@ class Calls:
         """Fetches IDs for a buffer."""
         token = self.shared.token
         found = await self._call(
-            lambda welcome: Next(min(count, welcome.max_count), source, _GATHERING_S, True),
+            lambda welcome: Next(
+                min(count, welcome.max_count), source, min(_GATHERING_S, deadline.left), True
+            ),
             deadline,
         )
         found.token = token
@@ -139,14 +139,14 @@ class Calls:
         try:
             while True:
                 endpoint = await self._pick(deadline)
-                counters.retries += tries > 0
-                tries += 1
                 row = endpoint.connection
                 try:
                     if row is None:
                         row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
                     request = make(row.welcome)
                     request.good_for_s = row.welcome.good_for_s
+                    counters.retries += tries > 0
+                    tries += 1
                     await self._wait(row.send(request), deadline)
                 except EndpointError:
                     continue
@@ -154,7 +154,8 @@ class Calls:
                     await self._obey(error, endpoint, row, deadline)
                     continue
                 self.shared.check()
-                endpoint.failures, endpoint.error = 0, None
+                endpoint.failures = 0
+                endpoint.note(None)
                 counters.calls += 1
                 return request
         except _PassedError:
@@ -166,18 +167,24 @@ class Calls:
         self, error: RefusedError, endpoint: Endpoint, row: Row | None, deadline: Deadline
     ) -> None:
         """Does what an ERROR says: raises it, stays, or leaves."""
-        deadline.serves_at[endpoint] = monotonic() + error.retry_after
-        hopeless = [one for one, at in deadline.serves_at.items() if at > deadline.at]
         if row is not None:
             self._report_refusal(error)
-        if error.action == "tell" or len(hopeless) == len(self.endpoints.all):
+        if error.action == "tell":
             raise copy.copy(error)
+        if row is not None:
+            endpoint.note(error)
+        first = min(self.endpoints.all, key=lambda one: one.serves_at)
+        if first.serves_at > deadline.at and first.error is not None:
+            raise copy.copy(first.error)
         if row is None:
             # `_connect` has left it.
             return
-        if error.action == "stay" and endpoint not in hopeless:
-            pause = self.endpoints.pause(error.retry_after)
-            await self._pause(max(pause, _SHORTEST_PAUSE_S), deadline)
+        if error.action == "stay" and endpoint.serves_at <= deadline.at:
+            pause = max(self.endpoints.pause(error.retry_after), _SHORTEST_PAUSE_S)
+            if self.endpoints.takes_turns:
+                endpoint.rests_until = monotonic() + pause
+            else:
+                await self._pause(pause, deadline)
         elif endpoint.connection is row:
             endpoint.connection = None
             self.endpoints.failed(endpoint, error)
@@ -226,12 +233,16 @@ class Calls:
     async def _connect(self, endpoint: Endpoint) -> Row:
         try:
             row = await endpoint.dial()
+        except RefusedError as error:
+            self.endpoints.failed(endpoint, error)
+            self._report_refusal(error)
+            raise
         except SnowbankError as error:
             self._failed(endpoint, error)
             raise
         finally:
             endpoint.dialing = None
-        endpoint.connection = row
+        endpoint.connection, endpoint.rests_until = row, 0.0
         row.on_end = lambda error: self._ended(endpoint, row, error)
         if row.ended is not None:
             row.on_end(row.ended)
@@ -244,15 +255,15 @@ class Calls:
     def _ended(self, endpoint: Endpoint, row: Row, error: SnowbankError) -> None:
         if endpoint.connection is row:
             endpoint.connection = None
+            if isinstance(error, RefusedError):
+                self._report_refusal(error)
             if not (row.ended_idle or isinstance(error, ClosedError)):
                 self._failed(endpoint, error)
 
     def _failed(self, endpoint: Endpoint, error: SnowbankError) -> None:
-        if isinstance(error, RefusedError):
-            self._report_refusal(error)
+        self.endpoints.failed(endpoint, error)
         self.shared.counters.failures += 1
         self.shared.report(Failed(endpoint.name, error.reason))
-        self.endpoints.failed(endpoint, error)
 
     def _report_refusal(self, error: RefusedError) -> None:
         self.shared.counters.refusals += 1

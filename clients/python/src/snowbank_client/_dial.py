@@ -157,4 +157,5 @@ class _Within:
 def resolve(host: str, port: int) -> list[SocketAddress]:
     """Looks a name up. Tests put another function in its place."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
+    # Resolvers change the order from one answer to the next.
+    return sorted({(family, where) for family, _, _, _, where in found})

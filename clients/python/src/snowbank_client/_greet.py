@@ -8,8 +8,8 @@ import random
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from ._dial import Dialer
 from ._errors import CollisionError, EndpointError, SnowbankError
-from ._rest import Endpoint
 from ._stats import Collision, CollisionOver
 from ._wire import Hello, Request, info
 
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 _SHOWN_BYTES = 1_000
 
 #: Two endpoints whose daemons share a claim, by the instances of the daemons and the claim.
-Pairs = dict[tuple[frozenset[int], int], tuple[Endpoint, Endpoint]]
+Pairs = dict[tuple[frozenset[int], int], tuple[Dialer, Dialer]]
 
 
 async def keep_greeting(calls: Calls) -> None:
     """Makes rounds until it is cancelled."""
     shared, times = calls.shared, calls.shared.options.times
     await asyncio.sleep(random.random() * times.first_round)
+    # Their own, because calls remember which address they used last.
+    everyone = [Dialer(address, shared.options) for address in shared.options.endpoints]
     before: Pairs = {}
     while True:
-        found, first = await _greet_all(calls.endpoints.all)
+        found, first = await _greet_all(everyone)
         collision = shared.collision
         if collision is not None and not found:
             shared.collision = None
@@ -43,8 +45,8 @@ async def keep_greeting(calls: Calls) -> None:
         await asyncio.sleep(times.next_look if found else times.round)
 
 
-async def _greet_all(everyone: list[Endpoint]) -> tuple[Pairs, Endpoint | None]:
-    """Returns the pairs that share a claim, and the first endpoint that greets."""
+async def _greet_all(everyone: list[Dialer]) -> tuple[Pairs, int | None]:
+    """Returns the pairs that share a claim, and the index of the first endpoint that greets."""
     welcomes = zip(everyone, await asyncio.gather(*map(_greet, everyone)))
     greeted = [(endpoint, welcome) for endpoint, welcome in welcomes if welcome is not None]
     found = {
@@ -53,10 +55,10 @@ async def _greet_all(everyone: list[Endpoint]) -> tuple[Pairs, Endpoint | None]:
         if one.instance != other.instance
         for claim in one.claims & other.claims
     }
-    return found, greeted[0][0] if greeted else None
+    return found, everyone.index(greeted[0][0]) if greeted else None
 
 
-async def _greet(endpoint: Endpoint, question: Request | None = None) -> Hello | None:
+async def _greet(endpoint: Dialer, question: Request | None = None) -> Hello | None:
     """Greets as for any connection, asks a question if there is one, and closes it."""
     try:
         row = await endpoint.dial()
@@ -69,7 +71,7 @@ async def _greet(endpoint: Endpoint, question: Request | None = None) -> Hello |
 
 
 async def _collide(
-    calls: Calls, key: tuple[frozenset[int], int], pair: tuple[Endpoint, Endpoint]
+    calls: Calls, key: tuple[frozenset[int], int], pair: tuple[Dialer, Dialer]
 ) -> None:
     """Lets calls fail, and buffers forget their IDs. The daemons' own words come later."""
     names = (pair[0].name, pair[1].name)
@@ -82,14 +84,13 @@ async def _collide(
     collision.info = [" ".join(one) for one in words]
 
 
-async def _move_back(calls: Calls, first: Endpoint) -> None:
+async def _move_back(calls: Calls, index: int) -> None:
     """Connects to an earlier endpoint, and then leaves a later one for it."""
     endpoints = calls.endpoints
-    index = endpoints.all.index(first)
     if index < endpoints.index:
         with contextlib.suppress(SnowbankError):
-            if first.connection is None:
-                await calls.dial(first)
+            if endpoints.all[index].connection is None:
+                await calls.dial(endpoints.all[index])
             endpoints.index = min(index, endpoints.index)
             for later in endpoints.all[endpoints.index + 1 :]:
                 if later.connection is not None:

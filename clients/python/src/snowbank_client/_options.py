@@ -66,8 +66,6 @@ class Options:
         for one, other in (("token", "token_file"), ("take_turns", "prefer_first")):
             if getattr(self, one) and getattr(self, other):
                 raise ValueError(f"both {one} and {other} are given; give one of them")
-        if self.key_file is not None and self.cert_file is None:
-            raise ValueError("key_file is given without cert_file; give both")
         seconds("timeout", self.timeout)
         source_bytes(self.source)
         for name in ("token_file", "ca_file", "cert_file", "key_file", "server_name"):
@@ -75,6 +73,8 @@ class Options:
             # A number would be a file that is open already.
             if value is not None and not isinstance(value, (str, os.PathLike)):
                 raise TypeError(f"{name} is {value!r}; a text is needed")
+        if (self.key_file is None) != (self.cert_file is None):
+            raise ValueError("one of cert_file and key_file is given; give both, or neither")
         if self.on_event is not None and not callable(self.on_event):
             raise TypeError(f"on_event is {self.on_event!r}; a function is needed")
         # Each connection reads the files again. Reading them here shows a mistake at once.
@@ -82,10 +82,10 @@ class Options:
             self.read_token()
             if any(address.tls for address in self.endpoints):
                 self.tls_context()
+            elif self.ca_file or self.cert_file or self.server_name:
+                raise ValueError("options for TLS are given, and no endpoint begins with tls:")
         except OSError as error:
             raise ValueError(f"a file cannot be read: {error}") from None
-        if not any(address.tls for address in self.endpoints) and (self.ca_file or self.cert_file):
-            raise ValueError("TLS files are given, and no endpoint begins with tls:")
 
     def read_token(self) -> bytes:
         """Returns the token. A file is read again for each connection, so that it can change."""

@@ -24,7 +24,13 @@ class Endpoint(Dialer):
         #: The failures since it last answered, and the last of them.
         self.failures = 0
         self.error: SnowbankError | None = None
-        self.rests_until = 0.0
+        #: When it may be connected again, and when it could serve, as its daemon says.
+        self.rests_until = self.serves_at = 0.0
+
+    def note(self, error: SnowbankError | None) -> None:
+        """Keeps what it said to a call. None: an answer."""
+        self.error = error
+        self.serves_at = monotonic() + error.retry_after if error is not None else 0.0
 
     @property
     def heard(self) -> str:
@@ -38,7 +44,7 @@ class Endpoints:
     """The endpoints of a client. It stays at one while that serves, or takes them in turn."""
 
     def __init__(self, options: Options) -> None:
-        self._times, self._takes_turns = options.times, options.take_turns
+        self._times, self.takes_turns = options.times, options.take_turns
         self.all = [Endpoint(address, options) for address in options.endpoints]
         self.is_lone = len(self.all) == 1
         self.index = 0 if options.prefer_first else random.randrange(len(self.all))
@@ -48,19 +54,19 @@ class Endpoints:
         now = monotonic()
         order = self.all[self.index :] + self.all[: self.index]
         best = min(order, key=lambda one: max(one.rests_until, now))
-        turn = int(self._takes_turns and best.rests_until <= now)
+        turn = int(self.takes_turns and best.rests_until <= now)
         self.index = (self.all.index(best) + turn) % len(self.all)
         return best
 
     def failed(self, endpoint: Endpoint, error: SnowbankError) -> None:
         """Lets an endpoint rest, and goes on to the next one."""
         endpoint.failures += 1
-        endpoint.error = error
+        endpoint.note(error)
         # A lone one is asked again at once: it may be a balancer's name.
         if not (self.is_lone and endpoint.failures == 1):
             rest = max(self.backoff(endpoint.failures), self.pause(error.retry_after))
             endpoint.rests_until = monotonic() + rest
-        if endpoint is self.all[self.index] and not self._takes_turns:
+        if endpoint is self.all[self.index] and not self.takes_turns:
             self.index = (self.index + 1) % len(self.all)
 
     def backoff(self, failures: int) -> float:

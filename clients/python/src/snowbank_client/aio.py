@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from ._buffer import Buffer
 from ._call import Calls
 from ._errors import ForkedError, WrongLoopError
+from ._options import seconds
 from .client import BaseClient
 
 
@@ -75,6 +76,8 @@ class AsyncIds(Buffer[AsyncClient]):
 
         `timeout`: the seconds for this call, instead of the buffer's.
         """
+        if timeout is not None:
+            seconds("timeout", timeout)
         taken = self._take()
         if taken is not None:
             return taken

@@ -193,6 +193,8 @@ class Ids(Buffer[Client]):
 
         `timeout`: the seconds for this call, instead of the buffer's.
         """
+        if timeout is not None:
+            seconds("timeout", timeout)
         # As `_take` does. A call of that costs a third of the time for an ID.
         stock = self._stock
         try:

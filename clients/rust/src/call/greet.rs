@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Core;
 use crate::connection::{Answer, Asked, Connection};
-use crate::dial::{Opened, dial};
+use crate::dial::{Opened, dial, random_address};
 use crate::error::Collision;
 
 /// The time between two rounds that find the same pair.
@@ -66,7 +66,7 @@ async fn greet_all(core: &Arc<Core>) -> Vec<Greeted> {
         let core = Arc::clone(core);
         tasks.spawn(async move {
             let endpoint = &core.options.endpoints[at];
-            let opened = dial(&core.options, endpoint, &core.name(at), fastrand::usize(..1 << 16)).await;
+            let opened = dial(&core.options, endpoint, &core.name(at), &random_address()).await;
             opened.ok().map(|opened| (at, opened))
         });
     }

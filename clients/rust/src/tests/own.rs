@@ -87,6 +87,22 @@ async fn a_thousand_calls_wait_for_one_fetch() {
     assert!(client.stats().calls <= 2, "{:?}", client.stats());
 }
 
+#[test]
+fn an_event_that_waits_for_its_own_client_is_refused() {
+    let daemon = Daemon::start("many-threads");
+    let waiting = std::sync::Arc::new(std::sync::OnceLock::<blocking::Client>::new());
+    let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (own, seen) = (waiting.clone(), errors.clone());
+    let options = daemon.options().on_event(move |_| {
+        let refused = own.get().expect("set before the first call").batch(1);
+        seen.lock().expect("no panic").push(refused);
+    });
+    let client = waiting.get_or_init(|| blocking::Client::new(options).expect("a client"));
+    client.batch(1).expect("an ID");
+    let errors = errors.lock().expect("no panic");
+    assert!(matches!(errors[..], [Err(Error::BadOption(_))]), "{errors:?}");
+}
+
 /// A blocking call in async code blocks the thread, and does not panic.
 #[tokio::test]
 async fn a_blocking_call_works_inside_a_runtime() {
@@ -126,6 +142,7 @@ async fn the_longest_timeouts_are_allowed_and_zero_is_not() {
     assert!(matches!(none.batch(1).await, Err(Error::BadOption(_))));
     assert!(matches!(none.ids().next().await, Err(Error::BadOption(_))));
     assert!(matches!(Client::new(daemon.options().timeout(Duration::ZERO)), Err(Error::BadOption(_))));
+    assert!(matches!(Client::new(daemon.options().source("")), Err(Error::BadOption(_))));
 }
 
 #[tokio::test]

@@ -64,7 +64,9 @@ fn connect(endpoints: &[String], options: &Value, events: &Events) -> Result<Cli
     }
     #[cfg(feature = "tls")]
     let made = made.tls(files(options));
-    let events = events.clone();
+    let (events, on_event) = (events.clone(), options["on_event"].clone());
+    let closing = Arc::new(Mutex::new(None::<Client>));
+    let closed = closing.clone();
     let report = move |event: &Event| {
         let name = match event {
             Event::Connected { .. } => "connected",
@@ -74,9 +76,17 @@ fn connect(endpoints: &[String], options: &Value, events: &Events) -> Result<Cli
             Event::CollisionOver => "collision_over",
         };
         events.lock().expect("no panic").push(name);
+        if let Some(client) = &*closed.lock().expect("no panic") {
+            client.close();
+        }
+        assert_ne!(on_event, "fails", "an event that fails");
     };
     let made = made.take_turns(options["take_turns"] == true).prefer_first(options["prefer_first"] == true);
-    Client::new(made.on_event(report))
+    let client = Client::new(made.on_event(report))?;
+    if options["on_event"] == "closes" {
+        *closing.lock().expect("no panic") = Some(client.clone());
+    }
+    Ok(client)
 }
 
 /// Returns the files for TLS.
@@ -322,7 +332,9 @@ impl Player {
         }
         let wanted = step["endpoint"].as_str().map(|text| named(text, &self.endpoints));
         match wanted {
-            Some(wanted) if stats.endpoint.as_deref() != Some(&*wanted) => Err(format!("found {stats:?}")),
+            Some(wanted) if stats.endpoint.as_deref().unwrap_or_default() != wanted => {
+                Err(format!("found {stats:?}"))
+            }
             _ => Ok(()),
         }
     }

@@ -159,10 +159,6 @@ final class Buffer {
             if (old.taken.get() < old.ids.length) {
                 return null;
             }
-            if (next != null && ageMs(next) >= next.reply.goodForMs()) {
-                core.counts.dropped.addAndGet(next.ids.length);
-                next = null;
-            }
             if (next != null) {
                 next.openedNanos = clock.nanos();
                 core.counts.ids.addAndGet(old.handed());

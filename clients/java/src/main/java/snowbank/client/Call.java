@@ -70,8 +70,7 @@ final class Call {
             fail(refusal);
             return 0;
         }
-        long leftMs = leftNanos() / 1_000_000;
-        boolean isLate = refusal.retryAfterMs() > leftMs;
+        boolean isLate = refusal.retryAfterMs() > leftNanos() / 1_000_000;
         lane.note(connection.endpoint(), refusal);
         SnowbankException told = isLate ? Rest.soonest(core.lanes, deadlineNanos) : null;
         boolean leaves = refusal.action() == SnowbankException.LEAVE || isLate && told == null;
@@ -83,10 +82,10 @@ final class Call {
             fail(told);
         }
         if (leaves) {
-            connection.close();
+            connection.finish();
             return 0;
         }
         long waitMs = Math.max(Math.min(refusal.retryAfterMs(), RETRY_AFTER_CAP_MS), STAY_MIN_MS);
-        return (waitMs + Core.random(Math.min(waitMs, (leftMs - waitMs) / 2))) * 1_000_000;
+        return (waitMs + Core.random(waitMs)) * 1_000_000;
     }
 }

@@ -6,6 +6,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -42,7 +44,7 @@ public final class ClientOptions {
             throw new IllegalArgumentException("no endpoint is given; at least one is needed, as in 127.0.0.1:7660");
         }
         ClientOptions options = new ClientOptions();
-        for (String endpoint : endpoints) {
+        for (String endpoint : new LinkedHashSet<>(Arrays.asList(endpoints))) {
             options.endpoints.add(Address.parse(endpoint));
         }
         return options;
@@ -82,7 +84,7 @@ public final class ClientOptions {
     /** Sets the source to take IDs from. The default is the daemon's first one. */
     public ClientOptions source(String name) {
         byte[] bytes = Text.given(name, "source").getBytes(StandardCharsets.UTF_8);
-        if (bytes.length > Wire.NAME_BYTES_MAX) {
+        if (bytes.length == 0 || bytes.length > Wire.NAME_BYTES_MAX) {
             throw new IllegalArgumentException(Text.quoted(name) + " is no name of a source: it has " + bytes.length
                 + " bytes; 1 to " + Wire.NAME_BYTES_MAX + " are allowed");
         }
@@ -100,10 +102,6 @@ public final class ClientOptions {
         if (Text.given(timeout, "timeout").isNegative() || timeout.isZero()) {
             throw new IllegalArgumentException("the timeout is " + timeout + "; give a time above 0, such as PT5S");
         }
-        return capped(timeout);
-    }
-
-    static Duration capped(Duration timeout) {
         return timeout.compareTo(TIMEOUT_MAX) > 0 ? TIMEOUT_MAX : timeout;
     }
 

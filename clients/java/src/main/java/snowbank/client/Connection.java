@@ -33,6 +33,8 @@ final class Connection {
     /** The most requests that are sent ahead of their replies. A daemon reads some 500 in a turn. */
     private static final int IN_FLIGHT_MAX = 1_024;
     private static final int TAG_MAX = 0xffff;
+    /** How long a reply that may have come already is looked for before the connection has failed. */
+    private static final long LAST_LOOK_NANOS = 10_000_000;
     final String label;
     final Closeable socket;
     private final Core core;
@@ -51,8 +53,11 @@ final class Connection {
     private final Queue<Sent> waiting = new ArrayDeque<>();
     private int lastTag = Wire.HELLO_TAG;
     private boolean isEnded;
+    /** True once it is not needed but for the replies in the row. */
+    private boolean isLeft;
     private @Nullable Future<?> check;
     private long checkAtNanos;
+    private boolean isLastLook;
 
     /** A request, and where its outcome goes. */
     private static final class Sent {
@@ -210,7 +215,14 @@ final class Connection {
                 return;
             }
             if (stallsAtNanos(front) - core.limits.clock.nanos() > 0) {
+                isLastLook = false;
                 armCheck(front);
+                return;
+            }
+            if (!isLastLook) {
+                // A program that was stopped has not read yet what came meanwhile.
+                isLastLook = true;
+                check = Core.after(LAST_LOOK_NANOS, this::onCheck);
                 return;
             }
         }
@@ -224,6 +236,10 @@ final class Connection {
             front.byteNanos = core.limits.clock.nanos();
             armCheck(front);
         }
+    }
+
+    private synchronized boolean isFinished() {
+        return isLeft && row.isEmpty();
     }
 
     /** Returns true if calls have used it, and none does now. */
@@ -263,10 +279,12 @@ final class Connection {
     /** Takes replies until the connection ends. */
     void read() {
         try {
-            while (true) {
+            while (!isFinished()) {
                 take(Wire.read(in));
             }
+            close();
         } catch (SnowbankException refusal) {
+            core.failed(label, refusal);
             end(SnowbankException.lost(label, refusal));
         } catch (Wire.Breach breach) {
             end(SnowbankException.protocol(label, String.valueOf(breach.getMessage())));
@@ -342,6 +360,18 @@ final class Connection {
             return Dial.describe(error);
         } finally {
             limit.cancel(false);
+        }
+    }
+
+    /** Ends the connection once the requests in the row are answered. */
+    void finish() {
+        boolean isIdle;
+        synchronized (this) {
+            isLeft = true;
+            isIdle = row.isEmpty();
+        }
+        if (isIdle) {
+            close();
         }
     }
 

@@ -143,7 +143,7 @@ final class Core {
     void tell(Consumer<SnowbankListener> event) {
         try {
             event.accept(options.listener);
-        } catch (RuntimeException error) {
+        } catch (RuntimeException | Error error) {
             Thread thread = Thread.currentThread();
             thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
         }

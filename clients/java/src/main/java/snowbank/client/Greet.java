@@ -25,7 +25,7 @@ final class Greet {
     /** The labels of the two that collide, or null. */
     private String @Nullable [] colliding;
 
-    /** Two instances that claim one number, in the order of their endpoints. */
+    /** Two instances that claim one number, the lower one first. */
     private record Claimants(long one, long other, long claim) {}
 
     Greet(Core core) {
@@ -96,19 +96,22 @@ final class Greet {
     /** Returns the pairs of different daemons that share a claim, with their indices. */
     private static Map<Claimants, int[]> collisions(@Nullable Connection[] all) {
         Map<Claimants, int[]> found = new HashMap<>();
-        Map<Long, Integer> holders = new HashMap<>();
+        Map<Long, List<Integer>> holders = new HashMap<>();
         for (int i = 0; i < all.length; i++) {
             Connection greeted = all[i];
             if (greeted == null) {
                 continue;
             }
             for (long claim : greeted.welcome().claims()) {
-                Integer first = holders.putIfAbsent(claim, i);
-                Connection holder = first == null ? null : all[first];
-                if (holder != null && holder.welcome().instance() != greeted.welcome().instance()) {
-                    found.put(new Claimants(holder.welcome().instance(), greeted.welcome().instance(), claim),
-                        new int[] {first, i});
+                List<Integer> others = holders.computeIfAbsent(claim, none -> new ArrayList<>());
+                long other = greeted.welcome().instance();
+                for (int holder : others) {
+                    long one = Objects.requireNonNull(all[holder]).welcome().instance();
+                    if (one != other) {
+                        found.put(new Claimants(Math.min(one, other), Math.max(one, other), claim), new int[] {holder, i});
+                    }
                 }
+                others.add(i);
             }
         }
         return found;

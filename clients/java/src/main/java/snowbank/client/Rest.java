@@ -199,7 +199,7 @@ final class Rest {
             current = index;
             endpoints.get(index).restsUntilNanos = System.nanoTime();
         }
-        left.close();
+        left.finish();
     }
 
     /** Returns the refusal with the shortest wait, if no endpoint may serve before that time. */

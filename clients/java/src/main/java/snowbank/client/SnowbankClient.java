@@ -142,7 +142,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
     public void close(Duration timeout) {
-        long end = System.nanoTime() + (Text.given(timeout, "timeout").isNegative() ? 0 : ClientOptions.capped(timeout).toNanos());
+        long end = System.nanoTime() + ClientOptions.checkedTimeout(timeout).toNanos();
         core.isClosing = true;
         core.buffer.drop();
         try {

@@ -197,6 +197,7 @@ final class Wire {
             }
             kind = frame.kind;
             ByteBuffer body = frame.body;
+            require(asked.kind != PING || !body.hasRemaining(), "its reply to PING has bytes, and PING had none");
             if (asked.kind != NEXT) {
                 json.write(body.array(), body.arrayOffset(), body.remaining());
                 require(json.size() <= INFO_BYTES_MAX, "its INFO exceeds " + INFO_BYTES_MAX + " bytes");

@@ -103,6 +103,7 @@ class ClientTest {
         refuses("write tls:ids-1:7660", options -> options.caFile(missing));
         refuses("both files", options -> options.certFile(missing));
         refuses("set one of them", options -> options.takeTurns(true).preferFirst(true));
+        refuses("1 to 64 are allowed", options -> options.source(""));
         var error = assertThrows(IllegalArgumentException.class,
             () -> new SnowbankClient(ClientOptions.to("tls:ids-1:7660").caFile(empty)));
         assertTrue(error.getMessage().contains("certificate"), error.getMessage());
@@ -136,9 +137,12 @@ class ClientTest {
         assertEquals(1, client.batch(1, Duration.ofSeconds(Long.MAX_VALUE)).length);
         assertEquals(List.of(1_000), daemon.waits);
         client.ping();
-        for (long seconds : new long[] {Long.MAX_VALUE, Long.MIN_VALUE}) {
-            new SnowbankClient("ids-1:7660").close(Duration.ofSeconds(seconds));
+        new SnowbankClient("ids-1:7660").close(Duration.ofSeconds(Long.MAX_VALUE));
+        for (long seconds : new long[] {0, -1, Long.MIN_VALUE}) {
+            var error = assertThrows(IllegalArgumentException.class, () -> client.close(Duration.ofSeconds(seconds)));
+            assertTrue(error.getMessage().contains("give a time above 0"), error.getMessage());
         }
+        client.ping();
     }
 
     @Test

@@ -22,6 +22,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /**
  * One case of clients/conformance: the scripted daemons, and the steps that its README describes.
@@ -179,7 +180,8 @@ final class ConformancePlay implements AutoCloseable {
             expect(due == null || due.equals(figure.getValue()), figure + ", and " + due + " were due", null);
         }
         if (step.get("endpoint") instanceof String endpoint) {
-            expect(stats.endpoint().orElse("").contains(bare(endpoint)), "connected to " + stats.endpoint(), null);
+            expect(stats.endpoint().orElse("none").contains(endpoint.isEmpty() ? "none" : bare(endpoint)),
+                "connected to " + stats.endpoint(), null);
         }
     }
 
@@ -323,31 +325,40 @@ final class ConformancePlay implements AutoCloseable {
         Map<Object, Object> all = new HashMap<>((Map<?, ?>) script.get("options"));
         all.putAll(added);
         ClientOptions options = ClientOptions.to(endpoints.toArray(new String[0]));
-        Set<String> into = happened;
+        Object onEvent = all.remove("on_event");
+        Consumer<String> into = event -> {
+            happened.add(event);
+            if ("closes".equals(onEvent)) {
+                client.close();
+            }
+            if ("fails".equals(onEvent)) {
+                throw new AssertionError("an event that fails");
+            }
+        };
         options.listener(new SnowbankListener() {
             @Override
             public void connected(String endpoint) {
-                into.add("connected");
+                into.accept("connected");
             }
 
             @Override
             public void failed(String endpoint, SnowbankException reason) {
-                into.add("failed");
+                into.accept("failed");
             }
 
             @Override
             public void refused(String endpoint, SnowbankException refusal) {
-                into.add("refused");
+                into.accept("refused");
             }
 
             @Override
             public void collision(String one, String other, SnowbankException collision) {
-                into.add("collision");
+                into.accept("collision");
             }
 
             @Override
             public void collisionOver(String one, String other) {
-                into.add("collision_over");
+                into.accept("collision_over");
             }
         });
         options.limits.clock = clock;
