@@ -211,15 +211,19 @@ class Play:
     def _make(self, endpoints: list[str], options: dict[str, Any]) -> Any:
         _options.TIMES = times(options["limits"])
         what = options.get("on_event")
+        # Of no other client, so that one can be dropped.
+        closing: list[Any] = []
 
         def hear(event: Event) -> None:
             self._events.append(event)
             if what == "fails":
                 raise ArithmeticError("an event that fails")
-            if what == "closes":
-                made.close_here()
+            for client in closing:
+                client.close_here()
 
         made = self._adapter(endpoints, {**client_options(options), "on_event": hear})
+        if what == "closes":
+            closing.append(made)
         return made
 
     async def _line(self) -> dict[str, Any]:

@@ -192,7 +192,9 @@ impl Worker {
             return Err(Error::Forked);
         }
         if std::thread::current().id() == self.thread {
-            return Err(Error::bad_option("a function for events waits for its own client; leave the call out"));
+            return Err(Error::bad_option(
+                "a function for events waits for its own client; leave the call out",
+            ));
         }
         let (answer, answers) = sync_channel(1);
         self.runtime.spawn(async move { drop(answer.send(call.await)) });

@@ -25,8 +25,7 @@ fn every_case_passes() {
     assert!(!names.is_empty());
     // A case that stops this process would stop the others too.
     let alone = ["stopped-program", "stopped-while-a-reply-comes", "stopped-beyond-an-answer"];
-    let (alone, names): (Vec<_>, Vec<_>) =
-        names.into_iter().partition(|name| alone.contains(&name.as_str()));
+    let (alone, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| alone.contains(&name.as_str()));
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     let play_one = |name: &str| {
