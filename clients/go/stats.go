@@ -9,7 +9,7 @@ import (
 type Stats struct {
 	// Calls that were answered, those of the buffer included.
 	Calls uint64
-	// Retries are the tries of calls after their first.
+	// Retries are the requests after the first of a call.
 	Retries uint64
 	// Refusals are the ERROR replies of daemons.
 	Refusals uint64

@@ -6,7 +6,7 @@ import type { Action, RefusalCode } from "./errors.js";
 export interface Stats {
   /** Calls that were answered. */
   calls: number;
-  /** Tries after the first. */
+  /** Requests after the first of a call. */
   retries: number;
   /** ERROR replies. */
   refusals: number;

@@ -12,7 +12,7 @@ use crate::error::{Collision, Refusal};
 pub struct Stats {
     /// Calls that were answered, with those of buffers.
     pub calls: u64,
-    /// Tries after the first of a call.
+    /// Requests after the first of a call.
     pub retries: u64,
     /// ERROR replies.
     pub refusals: u64,

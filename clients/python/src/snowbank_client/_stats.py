@@ -16,7 +16,7 @@ class Stats:
 
     #: Calls that were answered.
     calls: int = 0
-    #: Tries after the first.
+    #: Requests after the first of a call.
     retries: int = 0
     #: ERROR replies.
     refusals: int = 0

@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * A client's figures since it was made, for a monitoring system.
  *
  * @param calls calls that were answered, those of the buffer included
- * @param retries tries of calls after their first
+ * @param retries requests after the first of a call
  * @param refusals ERROR replies of daemons
  * @param failures failures of endpoints: no connection, lost, late, or another protocol
  * @param ids IDs that were handed out
