@@ -138,6 +138,8 @@ async fn the_longest_timeouts_are_allowed_and_zero_is_not() {
     let client = Client::new(daemon.options().timeout(Duration::MAX)).expect("a client");
     assert_eq!(client.batch(1).await, Ok(vec![1]));
     assert!(client.ids().next().await.is_ok());
+    let tool = Client::new(daemon.options().timeout(Duration::MAX).fail_fast(true)).expect("a client");
+    assert!(tool.batch(1).await.is_ok());
     let none = client.timeout(Duration::ZERO);
     assert!(matches!(none.batch(1).await, Err(Error::BadOption(_))));
     assert!(matches!(none.ids().next().await, Err(Error::BadOption(_))));
