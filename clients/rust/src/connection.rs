@@ -171,14 +171,14 @@ enum Collected {
 impl Row {
     /// Serves requests until the connection ends. Returns the reason if that is a failure.
     async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Option<Failure> {
-        let mut has_looked = false;
+        let mut last_look = None;
         loop {
             match self.parse() {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(failure) => return Some(failure),
             }
-            let late_at = self.late_at() + if has_looked { LAST_LOOK } else { Duration::ZERO };
+            let late_at = last_look.unwrap_or_else(|| self.late_at());
             let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
             self.input.reserve(READ_SIZE);
             // Bytes that are there come first: a program that was blocked finds them late, and its
@@ -190,7 +190,7 @@ impl Row {
                     Ok(_) => {
                         self.progress_at = Instant::now();
                         self.has_begun = true;
-                        has_looked = false;
+                        last_look = None;
                     }
                     Err(error) => return self.lost(describe(&error)),
                 },
@@ -207,12 +207,12 @@ impl Row {
                     None => return None,
                 },
                 () = sleep_until(late_at), if !self.in_flight.is_empty() => {
-                    if has_looked {
+                    if last_look.is_some() {
                         let limit = self.answer_limit;
                         return self.lost(format!("no answer within {limit:?} beyond the wait"));
                     }
                     // A program that was stopped has not read yet what came meanwhile.
-                    has_looked = true;
+                    last_look = Some(Instant::now() + LAST_LOOK);
                 }
             }
         }
