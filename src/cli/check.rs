@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
-use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
+use crate::config::{self, Address, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::os_clock;
 use crate::server::{StartError, check_records, refusal_of_place};
 use snowbank_id::layout::UnixMicros;
-use snowbank_state::{Cause, StateError, store};
+use snowbank_state::{Cause, StateError, check_lock_dir, store};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -80,7 +80,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
     };
-    let mut not_now: Vec<String> = unavailable(path, &settings).collect();
+    let place = settings.state_dir.place(|name| environment_of_service(path, name));
+    let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
+    let mut not_now: Vec<String> = unavailable(path, &settings, state);
     let picked: Vec<_> = match settings.pick_worker_ids(&Machine::here()) {
         Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
         Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
@@ -96,9 +98,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             Vec::new()
         }
     };
-    let place = settings.state_dir.place(|name| environment_of_service(path, name));
     let mut unread = None;
-    if let Some(directory) = place.as_ref().ok().and_then(|place| place.directory.as_deref()) {
+    if let Some(directory) = state {
         let refusal = match refusal_of_state(directory, arguments.adopt_state, &settings, now) {
             Ok(refusal) => refusal.map(|refusal| refusal.to_string()),
             Err(error) if matches!(error.cause(), Cause::Full | Cause::System { .. }) => {
@@ -121,7 +122,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     warnings.extend(unread.map(|error| error.to_string()));
     warnings.extend(warnings_of_environment(&settings));
     warnings.append(&mut service_user::warnings(path, &settings));
-    let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
     warnings.append(&mut service_user::unwritable(path, &settings, state));
     let counted = match warnings.len() {
         0 => String::new(),
@@ -141,15 +141,20 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the reasons why a start on this machine could not use its addresses or its lock directory.
+/// Returns the reasons why a start on this machine could not use its addresses or its directories.
 /// The directories of the packaged unit are there once it starts.
-fn unavailable(path: &Path, settings: &Settings) -> impl Iterator<Item = String> {
+fn unavailable(path: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
     let addresses = settings.client_addresses().chain(&settings.admin.listen);
-    let addresses = addresses.filter(|address| !service_user::makes_place(path, address));
-    let refusals = addresses.filter_map(refusal_of_place).map(|refusal| refusal.to_string());
-    let lock_dir = &settings.lock_dir;
-    let is_file = lock_dir.exists() && !lock_dir.is_dir();
-    refusals.chain(is_file.then(|| format!("lock_dir: {} is not a directory", lock_dir.display())))
+    let addresses = addresses
+        .filter(|address| !matches!(address, Address::Unix(socket) if service_user::makes(path, socket)));
+    let mut refusals: Vec<_> =
+        addresses.filter_map(refusal_of_place).map(|refusal| refusal.to_string()).collect();
+    let own = |directory: &&Path| !service_user::makes(path, directory);
+    let state = state.filter(own).map(store::check_usable);
+    let locks = Some(&*settings.lock_dir).filter(own).map(check_lock_dir);
+    refusals
+        .extend([state, locks].into_iter().flatten().filter_map(|checked| Some(checked.err()?.to_string())));
+    refusals
 }
 
 /// Returns the error of a start that would refuse this state. Locks and writes nothing.

@@ -90,7 +90,7 @@ const SERVICE_CONFIG_DIR: &str = "/etc/snowbank";
 /// subdirectory NAME.
 const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
-const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+pub(super) const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// Returns an environment variable of this process. If `STATE_DIRECTORY` is asked for and not set,
 /// and a packaged service has this configuration, returns that service's state directory.

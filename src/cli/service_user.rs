@@ -62,10 +62,9 @@ pub(super) fn unwritable(config: &Path, settings: &Settings, state: Option<&Path
     lines.collect()
 }
 
-/// Returns whether the packaged unit of a configuration makes the directory of this socket.
-pub(super) fn makes_place(config: &Path, address: &Address) -> bool {
-    let is_units = |path: &Path| WRITABLE.iter().any(|open| path.starts_with(open));
-    config.parent() == Some(Path::new(CONFIG_DIR)) && matches!(address, Address::Unix(path) if is_units(path))
+/// Returns whether the packaged unit of a configuration makes this directory, or that of this socket.
+pub(super) fn makes(config: &Path, path: &Path) -> bool {
+    config.parent() == Some(Path::new(CONFIG_DIR)) && WRITABLE.iter().any(|open| path.starts_with(open))
 }
 
 /// Returns the variables that the packaged unit of a configuration sets, with those of its file in

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use snowbank_id::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, STATE_DIRECTORY, environment_of_service};
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome, cores, wrong_use};
 use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, is_source_name};
@@ -106,7 +106,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
 
 /// Refuses a source whose counter is not at the coordinator.
 fn refuse_other_kinds(name: &str, value: u64, settings: &Settings, config: &Path) -> Result<(), Failure> {
-    let config = config.display();
+    let shown = config.display();
     let named = settings.sources.iter().find(|source| source.name == name);
     match named.map(|source| source.kind) {
         Some(Kind::SharedTicket) => Ok(()),
@@ -116,21 +116,24 @@ fn refuse_other_kinds(name: &str, value: u64, settings: &Settings, config: &Path
             let steps = steps.map_or_else(String::new, |counter| {
                 format!(" --increment {} --offset {}", counter.increment(), counter.offset())
             });
-            let place = match &settings.state_dir {
-                StateDirChoice::At(path) => format!(" --state-dir {}", path.display()),
-                StateDirChoice::Default | StateDirChoice::None => String::new(),
+            let directory = match &settings.state_dir {
+                StateDirChoice::At(path) => Some(path.clone()),
+                _ => environment_of_service(config, STATE_DIRECTORY).map(PathBuf::from),
             };
+            let place = directory.map(|path| format!(" --state-dir {}", path.display())).unwrap_or_default();
+            let or_own =
+                if place.is_empty() { ", with the --state-dir of its daemon if it has one" } else { "" };
             Err(Failure::usage(format_args!(
-                "source {name:?} of {config} has kind = \"ticket\", so its counter is in its daemon's state directory and \
+                "source {name:?} of {shown} has kind = \"ticket\", so its counter is in its daemon's state directory and \
                  not at a coordinator; stop the daemon, and run `snowbank ticket set {name} {value}{steps}{place}` as the \
-                 daemon's user"
+                 daemon's user{or_own}"
             )))
         }
         Some(Kind::Snowflake) => Err(Failure::usage(format_args!(
-            "source {name:?} of {config} has no counter: its IDs have the time; name a source with kind = \"fleet-ticket\""
+            "source {name:?} of {shown} has no counter: its IDs have the time; name a source with kind = \"fleet-ticket\""
         ))),
         None => Err(Failure::usage(format_args!(
-            "{config} has no source {name:?}; name one with kind = \"fleet-ticket\", or do without --config to store the \
+            "{shown} has no source {name:?}; name one with kind = \"fleet-ticket\", or do without --config to store the \
              value in a state directory"
         ))),
     }

@@ -120,8 +120,8 @@ fn identities_of_nobody(identities: &[IdentitySettings], tokens: Option<&Tokens>
     let warning = |identity: &IdentitySettings| {
         let name = &identity.name;
         format!(
-            "no client can have the identity {name:?}: write \"{name}: TOKEN\" into auth.token_file (`snowbank token {name}` makes \
-             the line), or give it certificate_names"
+            "no client can have the identity {name:?}: write \"{name}: TOKEN\" into auth.token_file (the second line of \
+             `snowbank token {name}`), or give it certificate_names"
         )
     };
     identities.iter().filter(is_nobodys).map(warning).collect()

@@ -1,5 +1,7 @@
 //! `snowbank check`: where it finds the configuration, and which states it reports.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -163,17 +165,26 @@ fn check_reports_counters_that_serve_refuses() {
 }
 
 #[test]
-fn check_warns_of_addresses_that_the_machine_lacks() {
+fn check_warns_of_addresses_and_directories_that_a_start_cannot_use() {
     let machine = Machine::new();
     let file = machine.path("file");
     std::fs::write(&file, "").expect("written");
     let unix = |path: &Path| format!("listen = \"unix:{}\"\n", path.display());
-    let lock_dir = ["--lock-dir", file.to_str().expect("text")];
+    let open = machine.path("open");
+    fs::create_dir(&open).expect("made");
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("allowed");
+    let below = file.join("below");
+    let [file_text, below, open] = [&file, &below, &open].map(|path| path.to_str().expect("text"));
     for (toml, options, words) in [
         ("worker_ids = 1\nlisten = \"192.0.2.7:7660\"\n".to_owned(), &[][..], "does not have that address"),
         (unix(&machine.path("none/socket")), &[], "its directory must exist"),
         (unix(&file), &[], "a file that is no socket is there"),
-        (String::new(), &lock_dir, "is not a directory"),
+        (String::new(), &["--lock-dir", file_text], "cannot lock worker IDs at"),
+        (String::new(), &["--lock-dir", below], "file is not a directory"),
+        (String::new(), &["--lock-dir", open], "and so replace the lock directory"),
+        (String::new(), &["--state-dir", file_text], "cannot use the state directory"),
+        (String::new(), &["--state-dir", below], "file is not a directory"),
+        (String::new(), &["--state-dir", open], "and so replace the state in"),
     ] {
         let printed = checked(&machine, &toml, options).printed();
         assert!(printed.contains("`serve` would not start on this machine now: "), "{printed}");

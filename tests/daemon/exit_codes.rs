@@ -144,11 +144,11 @@ fn a_lock_path_that_is_no_regular_file_exits_with_3() {
 #[test]
 fn too_few_file_descriptors_exit_with_3() {
     // With the lowest limit, the program can open one descriptor at a time. With the highest limit,
-    // it fails at the shards' reactors.
-    for files in 4..16 {
+    // it fails at the locks of the worker IDs.
+    for files in 4..23 {
         // Closes descriptors that the process that runs the tests may have left open.
         let limit = format!("exec 3>&- 4>&- 5>&-; ulimit -n {files}; exec \"$@\"");
-        let ended = Setup::new().through("sh", &["-c", &limit, "sh"]).end();
-        ended.assert_refusal_for_now(&["(os error 24)"]);
+        let setup = Setup::new().option("--shards", "2").through("sh", &["-c", &limit, "sh"]);
+        setup.end().assert_refusal_for_now(&["(os error 24)", "allow more open files"]);
     }
 }

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use rustix::io::Errno;
+
 use crate::system_error::may_pass;
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
@@ -69,7 +71,11 @@ impl StateError {
     /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
         let advice = "run as a member of the group that owns it, make room if the file system is full, or";
-        Self::from_system(error, not_locked(path, error, advice))
+        let reason = match more_files(error) {
+            Some(cure) => format!("cannot lock worker IDs at {}: {error}; {cure}", path.display()),
+            None => not_locked(path, error, advice),
+        };
+        Self::from_system(error, reason)
     }
 
     /// Returns the error for a lock's file or directory that another user owns, or that is of
@@ -93,6 +99,13 @@ impl StateError {
         };
         StateError { cause: Cause::Damaged, reason }
     }
+}
+
+/// Returns the cure if the process, or the machine, has no files left.
+pub(crate) fn more_files(error: &io::Error) -> Option<&'static str> {
+    let has_none =
+        [Errno::MFILE, Errno::NFILE].iter().any(|none| error.raw_os_error() == Some(none.raw_os_error()));
+    has_none.then_some("allow more open files (ulimit -n, LimitNOFILE=)")
 }
 
 fn not_locked(path: &Path, error: &io::Error, advice: &str) -> String {

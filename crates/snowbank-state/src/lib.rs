@@ -35,6 +35,6 @@ mod writers;
 pub use container::lock_dir_is_a_containers;
 pub use errors::{Cause, StateError};
 pub use identity::{HostIdentity, Owner, new_identity};
-pub use lock::{WorkerLocks, lock_all, lock_records, lock_workers, lock_workers_at_once};
+pub use lock::{WorkerLocks, check_lock_dir, lock_all, lock_records, lock_workers, lock_workers_at_once};
 pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, readable_marks, survey};

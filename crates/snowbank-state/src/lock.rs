@@ -22,7 +22,7 @@ use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, Locks, neighbours, refused};
 use super::source_kind::kind_of;
 use super::store::Record;
-use super::writers::{Untrusted, Writers, check_above, open_file};
+use super::writers::{Untrusted, Writers, check_above, check_usable, open_file};
 use super::{Cause, Owner, StateError, new_identity};
 use snowbank_core::grant::TakenOver;
 use snowbank_id::layout::Space;
@@ -344,7 +344,20 @@ pub(super) fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark
 
 /// Makes the directory if it is missing. Returns the users who may write its files.
 fn make_directory(directory: &Path) -> Result<Writers, StateError> {
-    writers_of_made(directory).map_err(|untrusted| match untrusted {
+    writers_of_made(directory).map_err(|untrusted| not_trusted(directory, untrusted))
+}
+
+/// Checks that this process could make or use a lock directory. Makes and locks nothing.
+///
+/// # Errors
+/// The errors of [`lock_workers`] that concern the directory itself.
+pub fn check_lock_dir(directory: &Path) -> Result<(), StateError> {
+    check_usable(directory, false).map_err(|untrusted| not_trusted(directory, untrusted))
+}
+
+/// Returns the error for a directory that other users could replace, or that cannot be used.
+fn not_trusted(directory: &Path, untrusted: Untrusted) -> StateError {
+    match untrusted {
         Untrusted::NotSeen(error) => StateError::lock_refused(directory, &error),
         Untrusted::Foreign(error) => StateError::lock_obstructed(directory, &error),
         Untrusted::NoDirectory(error) => {
@@ -363,7 +376,7 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             );
             StateError::new(Cause::Setting, reason)
         }
-    })
+    }
 }
 
 fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {

@@ -16,7 +16,7 @@ mod moved;
 mod plan;
 mod record;
 
-pub use directory::{StateDir, holder, read, read_to_write};
+pub use directory::{StateDir, check_usable, holder, read, read_to_write};
 pub use file::{Disk, Slots};
 pub use moved::{Export, export, forget, merge, write};
 pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan};

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -104,12 +104,48 @@ pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
     }
     let path = std::path::absolute(directory).map_err(Untrusted::NotSeen)?;
     for above in path.ancestors().skip(1) {
-        let mode = fs::metadata(above).map_err(Untrusted::NotSeen)?.mode() & PERMISSIONS;
+        let mode = match fs::metadata(above) {
+            Err(error) if is_missing(&error) => continue,
+            found => found.map_err(Untrusted::NotSeen)?.mode() & PERMISSIONS,
+        };
         if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
             return Err(Untrusted::Open(above.to_owned(), mode));
         }
     }
     Ok(())
+}
+
+/// Checks that this process could use a directory or, if it is missing, make it. Makes nothing.
+pub(super) fn check_usable(directory: &Path, trusts_any_owner: bool) -> Result<(), Untrusted> {
+    match Writers::of(directory, trusts_any_owner) {
+        Err(Untrusted::NotSeen(error)) if is_missing(&error) => {}
+        found => drop(found?),
+    }
+    check_above(directory)?;
+    let path = std::path::absolute(directory).map_err(Untrusted::NotSeen)?;
+    // What is missing is made in the lowest directory that is there.
+    let mut places = path.ancestors();
+    places.find_map(|place| lets_write(place).transpose()).unwrap_or(Ok(())).map_err(Untrusted::NotSeen)
+}
+
+/// Checks that this process may make files in a directory. Returns `None` if nothing is there.
+fn lets_write(place: &Path) -> io::Result<Option<()>> {
+    match fs::symlink_metadata(place) {
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
+        Ok(_) if !place.is_dir() => {
+            let text = format!("{} is not a directory", place.display());
+            Err(io::Error::new(io::ErrorKind::NotADirectory, text))
+        }
+        Ok(_) => {
+            rustix::fs::access(place, Access::WRITE_OK | Access::EXEC_OK)?;
+            Ok(Some(()))
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The kind of [`open_file`]'s errors for a link, and for what is not a regular file.

@@ -168,8 +168,13 @@ impl MarkShown {
         let meaning = match self.next_start {
             NextStart::AboveMark => "beyond the ceiling: a start begins above this mark",
             NextStart::RefusedOlderCopy => {
-                "beyond the ceiling: this state is an older copy, and a start is refused; put the newest copy back, or, if \
-                 that is lost, start once with --adopt-state when the clock is past the mark's time"
+                // A counter does not follow a clock, so there is nothing to wait for.
+                let when = self.time.as_ref().map_or("", |_| " when the clock is past the mark's time");
+                return writeln!(
+                    out,
+                    "{indent}  beyond the ceiling: this state is an older copy, and a start is refused; put the newest \
+                     copy back, or, if that is lost, start once with --adopt-state{when}"
+                );
             }
             NextStart::RefusedTooFar => {
                 "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \

@@ -106,8 +106,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Known { marker, .. } = self.known_marker()?;
         let Some(place) = marker.place_of(space) else {
             return Err(FleetError::Refused(format!(
-                "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
-                 another fleet.name",
+                "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or, \
+                 for tables without IDs of this fleet, choose another fleet.name",
                 marker.shown()
             )));
         };

@@ -212,8 +212,8 @@ impl Operator<'_> {
     fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {
         let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
         format!(
-            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or add \
-             the layout's space with --add",
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; add the layout's space \
+             with --add, or, for tables without IDs of this fleet, choose another fleet.name",
             self.name,
             marker.shown(),
             spaces.join(", ")

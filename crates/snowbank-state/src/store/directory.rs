@@ -13,6 +13,7 @@ use rustix::process::geteuid;
 use super::copies::{self, CopyError, Document};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
+use crate::errors::more_files;
 use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::writers::{Untrusted, Writers, check_above, open_file};
@@ -47,15 +48,7 @@ impl StateDir {
     /// link or a file, or the system returns an error.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let shown = path.display();
-        make(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => StateError::new(
-                Cause::Setting,
-                format!(
-                    "cannot use the state directory {shown}: {error}; allowed: a directory, or a path where one can be made"
-                ),
-            ),
-            _ => not_made(path, &error),
-        })?;
+        make(path).map_err(|error| not_made(path, &error))?;
         let writers = writers_of(path)?;
         let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
@@ -68,7 +61,7 @@ impl StateDir {
             // The directory belongs to the daemon, so an obstacle is reported like an error of the
             // system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
-                let reason = format!("cannot lock the state directory {shown}: {error}; {}", mend(&error));
+                let reason = format!("cannot lock the state directory {shown}: {error}; {}", more_files(&error).unwrap_or(MEND));
                 StateError::from_system(&error, reason)
             }
         })?;
@@ -154,8 +147,8 @@ fn read_document(directory: &Path) -> Result<Option<Read<Document>>, StateError>
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(error) => {
-                let allowed = "allowed: a regular file that this user can read";
-                let reason = format!("cannot read the state file {}: {error}; {allowed}", path.display());
+                let cure = more_files(&error).unwrap_or("allowed: a regular file that this user can read");
+                let reason = format!("cannot read the state file {}: {error}; {cure}", path.display());
                 return Err(StateError::from_system(&error, reason));
             }
         };
@@ -204,51 +197,55 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Checks that [`StateDir::lock`] could make or use a directory. Makes and locks nothing.
+///
+/// # Errors
+/// As [`StateDir::lock`], but for another process that holds the directory.
+pub fn check_usable(path: &Path) -> Result<(), StateError> {
+    crate::writers::check_usable(path, geteuid().is_root()).map_err(|untrusted| refused(path, untrusted))
+}
+
 /// Returns the users who may write the files of a state directory. If this process runs as root,
 /// the directory may belong to another user, because root may export and import the state of that
 /// user.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
-    let shown = path.display();
     let writers = Writers::of(path, geteuid().is_root());
     let writers = writers.and_then(|writers| check_above(path).map(|()| writers));
-    writers.map_err(|untrusted| match untrusted {
-        Untrusted::NotSeen(error) => not_made(path, &error),
-        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::new(
-            Cause::Setting,
-            format!(
-                "cannot use the state directory {shown}: {found}; another user could put another directory in its place, and \
-                 IDs would repeat: name a directory that belongs to this user (--state-dir DIR)"
-            ),
+    writers.map_err(|untrusted| refused(path, untrusted))
+}
+
+/// Returns the error for a directory that other users could replace, or that cannot be used.
+fn refused(path: &Path, untrusted: Untrusted) -> StateError {
+    let shown = path.display();
+    let reason = match untrusted {
+        Untrusted::NotSeen(error) => return not_made(path, &error),
+        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => format!(
+            "cannot use the state directory {shown}: {found}; another user could put another directory in its place, and \
+             IDs would repeat: name a directory that belongs to this user (--state-dir DIR)"
         ),
-        Untrusted::Open(open, mode) => StateError::new(
-            Cause::Setting,
-            format!(
-                "every user can write {} (mode {mode:o}), and so replace the state in {shown} and make IDs repeat; only its \
-                 owner and its group may write there: `chmod o-w` it, or move the state elsewhere",
-                open.display()
-            ),
+        Untrusted::Open(open, mode) => format!(
+            "every user can write {} (mode {mode:o}), and so replace the state in {shown} and make IDs repeat; only its \
+             owner and its group may write there: `chmod o-w` it, or move the state elsewhere",
+            open.display()
         ),
-    })
+    };
+    StateError::new(Cause::Setting, reason)
 }
 
 /// Returns the error for a directory that cannot be made, or whose name cannot be made durable.
 fn not_made(path: &Path, error: &io::Error) -> StateError {
+    let shown = path.display();
+    if error.kind() == io::ErrorKind::NotADirectory {
+        let reason = format!(
+            "cannot use the state directory {shown}: {error}; allowed: a directory, or a path where one can be made"
+        );
+        return StateError::new(Cause::Setting, reason);
+    }
     let reason = format!(
-        "cannot create the state directory or make its name durable: {}: {error}; {}",
-        path.display(),
-        mend(error)
+        "cannot create the state directory or make its name durable: {shown}: {error}; {}",
+        more_files(error).unwrap_or(MEND)
     );
     StateError::from_system(error, reason)
-}
-
-fn mend(error: &io::Error) -> &'static str {
-    use rustix::io::Errno;
-    let has_no_files_left = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
-    if has_no_files_left.contains(&error.raw_os_error()) {
-        "allow more open files (ulimit -n, LimitNOFILE=)"
-    } else {
-        MEND
-    }
 }
 
 /// Returns the parent directory, which contains the name of this directory. Returns `None` for the
