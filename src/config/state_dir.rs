@@ -74,7 +74,9 @@ impl StateDirChoice {
             StateDirChoice::Default => {}
         }
         if let Some(path) = variable("STATE_DIRECTORY").as_deref().and_then(first_directory) {
-            return Ok(StatePlace { directory: Some(path), named_by: "$STATE_DIRECTORY" });
+            // With DynamicUser=, systemd names a link of its own. Any other link is refused.
+            let directory = std::fs::canonicalize(&path).unwrap_or(path);
+            return Ok(StatePlace { directory: Some(directory), named_by: "$STATE_DIRECTORY" });
         }
         for (name, named_by, below) in
             [("XDG_STATE_HOME", "$XDG_STATE_HOME", "snowbank"), ("HOME", "$HOME", ".local/state/snowbank")]
@@ -131,6 +133,20 @@ mod tests {
         assert_eq!(place(StateDirChoice::Default, &all), kept("/s", "$STATE_DIRECTORY"));
         assert_eq!(place(StateDirChoice::Default, &all[1..]), kept("/x/snowbank", "$XDG_STATE_HOME"));
         assert_eq!(place(StateDirChoice::Default, &all[2..]), kept("/h/.local/state/snowbank", "$HOME"));
+    }
+
+    #[test]
+    fn a_link_that_systemd_names_is_followed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("private", &link).expect("linked");
+        let private = directory.path().canonicalize().expect("there").join("private");
+        std::fs::create_dir(&private).expect("made");
+        let named = [("STATE_DIRECTORY", link.to_str().expect("text"))];
+        assert_eq!(
+            place(StateDirChoice::Default, &named),
+            kept(private.to_str().expect("text"), "$STATE_DIRECTORY")
+        );
     }
 
     #[test]
