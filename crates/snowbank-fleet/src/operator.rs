@@ -106,7 +106,8 @@ impl Operator<'_> {
         let marker = marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))?;
         marker.ok_or_else(|| {
             FleetError::Refused(format!(
-                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` prepares one"
+                "no fleet {name:?} at the coordinator (key {key}): if it is new, `snowbank fleet init --new` prepares it; \
+                 if the coordinator lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
             ))
         })
     }

@@ -62,7 +62,8 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// If the source refuses requests until a later instant, returns a note that says what to do.
-pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
+/// `is_above_floor`: it starts so late because its fleet may have handed out the IDs before.
+pub(super) fn not_reached(managed: &ManagedSource, now: Now, is_above_floor: bool) -> Option<Note> {
     let source = managed.source();
     let name = source.name();
     let wait = source.unavailable_for(now);
@@ -74,6 +75,9 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let until = layout.rfc3339(now.after(wait).wall);
     let remedy = if is_yet_to_begin {
         "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
+    } else if is_above_floor {
+        "its fleet may have handed out the IDs up to then, as after a restore of the coordinator, which raises the fleet's \
+         floor; wait, and see docs/fleet.md"
     } else {
         "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
          if it is right, give the source a worker ID that was never used; if no such IDs were handed out, lower the \

@@ -338,8 +338,10 @@ impl Found {
         let mut starting = Vec::with_capacity(sources.len());
         for (source, first) in sources.into_iter().zip(positions) {
             let index = source.index;
+            let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
+            let is_above_floor = first.position <= source.numbering.position_from(floor);
             let managed = self.managed(&source, first, fleet, horizon, now);
-            notes.extend(not_reached(&managed, now));
+            notes.extend(not_reached(&managed, now, is_above_floor));
             let first_ceiling = managed.first_ceiling(now);
             beginning.sources.push((index, self.first_record(&source, first.position)));
             beginning.ceilings.push((index, first_ceiling));

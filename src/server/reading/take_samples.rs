@@ -199,7 +199,7 @@ impl Common {
                 samples.put(Awaits, format!("waits for a worker ID: {reason}"));
             }
             Stage::UnderWay => {
-                let awaits = "waits until storage has made its first ceiling durable, or until the coordinator answers";
+                let awaits = "waits until storage has made its first ceiling durable, the coordinator answers, or the pause before a new worker ID is over";
                 samples.put(Awaits, awaits);
             }
         }
