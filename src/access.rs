@@ -10,12 +10,12 @@
 //! - `session`: the identity of one connection. A reload that removes the token or the certificate
 //!   ends the session.
 
+mod access_rules;
 mod pace;
-mod rules;
 mod session;
 mod usage;
 
+pub use access_rules::{Identity, Rules};
 pub use pace::{Permit, TooFast};
-pub use rules::{Identity, Rules};
 pub use session::{Denial, NO_TOKEN, Session, Shown};
 pub use usage::Usage;

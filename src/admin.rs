@@ -1,6 +1,6 @@
 //! The operator's view: the ways to read the daemon's status. `server/health` makes it.
 //!
-//! - `words`: puts the status into words. `metrics`: prints it as OpenMetrics text.
+//! - `words`: puts the status into words. `exposition`: prints it as OpenMetrics text.
 //! - `connections`: accepts connections on the admin listeners. The server calls it, and does not
 //!   know this module: `serve` is an argument of a run.
 //! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
@@ -8,9 +8,9 @@
 //! - `fetch`: asks another daemon for its status.
 
 mod connections;
+mod exposition;
 mod fetch;
 mod http;
-mod metrics;
 mod words;
 
 pub(crate) use connections::{ADMIN_CONNECTIONS_MAX, serve};

@@ -1,5 +1,6 @@
 //! The command line: the options of each command, and the exit codes.
 
+mod alias_keys;
 mod ask_reload;
 mod backfill;
 mod check;
@@ -7,7 +8,6 @@ mod chosen;
 mod decode;
 mod fleet;
 mod inputs;
-mod keys;
 mod layout;
 mod lines;
 mod next;
@@ -19,7 +19,7 @@ mod sql;
 mod state;
 mod status;
 mod ticket;
-mod tls;
+mod tls_options;
 mod token;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //!
 //! The tables (`settings!`) have a row for each setting: its meaning, type, default and bounds. The
 //! fields of [`Settings`], the reader, environment variables, [`diff()`] and docs/snowbank.toml
-//! follow from the rows. A new setting needs a row, and code that uses it. `settle` has the rules
+//! follow from the rows. A new setting needs a row, and code that uses it. `settle_settings` has the rules
 //! between settings.
 //!
 //! Worker IDs that come from the machine, such as from its address, are picked later, when the
@@ -27,22 +27,22 @@ mod daemon;
 mod diff;
 mod fields;
 mod file_ref;
-mod findings;
 mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod identities;
+mod input;
 mod listeners;
 mod machine;
 mod mistake;
 mod open_fields;
 mod overrides;
-mod pick;
+mod pick_worker_ids;
 mod protocols;
 mod reader;
 mod refused;
 mod secrets;
-mod settle;
+mod settle_settings;
 mod settle_source;
 mod source;
 mod state_dir;
@@ -69,7 +69,7 @@ pub use listeners::Purpose;
 pub use machine::{Interface, Machine};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
-pub use pick::Unpicked;
+pub use pick_worker_ids::Unpicked;
 pub use protocols::{FrontEndSettings, PROTOCOLS, Protocol, Replies};
 pub use refused::UnknownLayout;
 pub use secrets::Secrets;
@@ -100,7 +100,7 @@ pub fn load(
     cores: NonZeroUsize,
     now: UnixMicros,
 ) -> Result<Settings, Mistakes> {
-    settle::settle(read(file, overrides)?, cores, now)
+    settle_settings::settle(read(file, overrides)?, cores, now)
 }
 
 /// Reads a configuration as [`load`] does, and the files that the configuration names. Mistakes in
@@ -117,10 +117,10 @@ pub fn load_with_secrets(
 ) -> Result<(Settings, Secrets), Mistakes> {
     let mut reader = read(file, overrides)?;
     let secrets = secrets::read(&mut reader, credentials, now);
-    settle::settle(reader, cores, now).map(|settings| (settings, secrets))
+    settle_settings::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-/// Reads each value. `settle` checks whether the values fit each other.
+/// Reads each value. `settle_settings` checks whether the values fit each other.
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {

@@ -107,7 +107,7 @@
 //! - What happens when another daemon holds the worker ID? `crates/snowbank-fleet/src/rules.rs`,
 //!   `Holding::see`, finds it; `server/ceilings/fleet_thread.rs` takes the grants away.
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
-//! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
+//! - What happens at a stop? `server/lifecycle/serve_until_stop.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
 //! - Which findings can a daemon have, and at which thresholds? `server/health/findings.rs`.
 //! - What makes `/readyz` answer 503? A finding whose effect, in `server/health/finding.rs`, makes the
@@ -123,10 +123,10 @@ mod admin;
 mod amounts;
 pub mod cli;
 pub mod config;
-mod counter;
 pub mod frontends;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod metric_counter;
 pub mod os_clock;
 pub mod server;
 pub mod service;

@@ -20,10 +20,10 @@
 //! - [`stalls`]: the record of stalls. [`own`]: the processor time of target and generator.
 //!   [`waits`]: the target's waits for a core.
 //! - [`owner`]: the process of a local target. [`processor`]: the processor time of one thread.
-//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: a bare echo, which shows the machine
+//! - [`quota`]: CPU quotas of the load test itself. [`bare_echo`]: a bare echo, which shows the machine
 //!   without a target.
 
-pub(crate) mod echo;
+pub(crate) mod bare_echo;
 pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use snowbank_id::layout::{Layout, Numbering, WorkerSet};
+use snowbank_id::layout::{Layout, LayoutNumbering, WorkerSet};
 
 use crate::failure::Failure;
 use crate::figure::{Figures, Unit};
@@ -63,7 +63,7 @@ struct Basis<'a> {
     /// Worker IDs of each daemon.
     worker_ids: u64,
     /// `None` for a counter, and for a source of unknown layout.
-    numbering: Option<Numbering>,
+    numbering: Option<LayoutNumbering>,
 }
 
 /// A limit of one daemon.
@@ -285,9 +285,10 @@ impl<'a> Basis<'a> {
     }
 }
 
-fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, Failure> {
+fn numbering(layout: &str, workers: u64) -> Result<Option<LayoutNumbering>, Failure> {
     // If this fails, the source is a counter, or its layout is unknown.
     let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
-    let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
+    let numbering =
+        WorkerSet::from_list(0..workers).and_then(|workers| LayoutNumbering::new(layout, workers));
     numbering.map(Some).map_err(Failure::usage)
 }

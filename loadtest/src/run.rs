@@ -19,7 +19,7 @@ use crate::failure::{Blame, Failure};
 use crate::frontend;
 use crate::judge::reasons;
 use crate::load::{self, Lanes, Shared};
-use crate::machine::{Watched, echo, quota};
+use crate::machine::{Watched, bare_echo, quota};
 use crate::outcome::Outcome;
 use crate::report::json;
 use crate::report::terminal::Terminal;
@@ -158,7 +158,7 @@ impl Drop for Running<'_> {
 /// [`Failure`] if the run did not reach its end.
 pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, Failure> {
     // One more connection greets the echo first.
-    let address = echo::start(1 + scenario.connections).map_err(Failure::usage)?;
+    let address = bare_echo::start(1 + scenario.connections).map_err(Failure::usage)?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
         token: None,

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use rustls::pki_types::CertificateDer;
 
+use super::access_rules::{Identity, Rules};
 use super::pace::{Permit, TooFast};
-use super::rules::{Identity, Rules};
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_core::clock::BootMicros;

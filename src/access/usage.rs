@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use crossbeam::utils::CachePadded;
 
 use crate::config::SOURCES_MAX;
-use crate::counter::Counter;
+use crate::metric_counter::Counter;
 
 /// The number of sources whose counts are made together.
 const FEW: usize = 32;

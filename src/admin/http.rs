@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{metrics, words};
+use super::{exposition, words};
 use crate::server::Health;
 use crate::server::health::figures::Figure::Headline;
 use crate::web::{
@@ -150,7 +150,7 @@ impl Site {
         } else {
             "text/plain; version=0.0.4; charset=utf-8"
         };
-        respond(StatusCode::OK, kind, metrics::text(&self.0.exposed(), is_openmetrics))
+        respond(StatusCode::OK, kind, exposition::text(&self.0.exposed(), is_openmetrics))
     }
 
     async fn health(&self) -> Response<Full<Bytes>> {

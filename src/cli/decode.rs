@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::alias_keys::KeyOptions;
 use super::chosen::{Chosen, TICKET};
-use super::keys::KeyOptions;
 use super::next::{Access, converse, describe};
 use super::write_json;
 use super::{Failure, Outcome};

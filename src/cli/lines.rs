@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::keys::KeyOptions;
+use super::alias_keys::KeyOptions;
 use super::write_json;
 use super::{Failure, Outcome};
 use snowbank_id::format::{Codec, Context, Format};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::lines::{LineOptions, Lines};
-use super::tls::{TlsOptions, locate};
+use super::tls_options::{TlsOptions, locate};
 use super::{Failure, Outcome};
 use crate::config::{self, FileRef};
 use crate::server::StartError;

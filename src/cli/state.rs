@@ -3,8 +3,8 @@
 
 mod forget;
 mod lower;
-mod marks;
 mod show;
+mod shown_marks;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::next::{converse, parse_duration};
-use super::tls::TlsOptions;
+use super::tls_options::TlsOptions;
 use super::{Failure, Outcome};
 use crate::admin::Target;
 use crate::amounts::{counted, seconds, times};

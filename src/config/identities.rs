@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Settings;
 use super::conflict::Conflict;
-use super::findings::Findings;
+use super::input::Findings;
 use super::setting::{Change::Reload, Section::Identity};
 use snowbank_tls::names::CertificateName;
 

@@ -11,7 +11,7 @@ use toml::de::{DeArray, DeValue};
 use super::LogSettings;
 use super::Protocol;
 use super::daemon::rows;
-use super::findings::Input;
+use super::input::Input;
 use super::machine::IPV4_VARIABLE;
 use super::reader::Reader;
 use super::setting::Row;

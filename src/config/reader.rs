@@ -8,8 +8,8 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::Settings;
 use super::daemon::{rows_of_file, tables};
-use super::findings::{Findings, Input};
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
+use super::input::{Findings, Input};
 use super::mistake::Origin;
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};

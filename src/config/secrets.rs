@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::Address;
 use super::file_ref::Credentials;
-use super::findings::Findings;
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
+use super::input::Findings;
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::os_clock;

@@ -3,12 +3,12 @@
 
 use super::conflict::Conflict;
 use super::fields::{WorkerIds, keys_of_others};
-use super::findings::Findings;
+use super::input::Findings;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
 use snowbank_core::keeper::RESERVE;
 use snowbank_core::source::Kind;
-use snowbank_id::layout::{Life, Numbering, UnixMicros, WorkerSet};
+use snowbank_id::layout::{LayoutNumbering, Life, UnixMicros, WorkerSet};
 use snowbank_id::numbering::LAST_ID;
 
 /// Completes and checks one source. Returns true if its layout and worker IDs can be compared with
@@ -108,7 +108,7 @@ fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), Conflict<'_>> {
         Some(text) => WorkerSet::by_field(&text, &source.layout),
         None => Ok(set.clone()),
     };
-    let numbering = found.and_then(|set| Numbering::new(source.layout.clone(), set));
+    let numbering = found.and_then(|set| LayoutNumbering::new(source.layout.clone(), set));
     set.clone_from(numbering?.workers());
     Ok(())
 }

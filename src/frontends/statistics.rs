@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Conditions, Counts, FrameIds, ids_in};
 use crate::config::Protocol;
-use crate::counter::Counter;
+use crate::metric_counter::Counter;
 
 /// Requests for IDs, as katsubushi counts them.
 ///

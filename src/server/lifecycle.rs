@@ -10,13 +10,13 @@
 //! - `peers`: asks other daemons for their worker IDs, when sources start.
 //! - `info`: the reply to INFO, and who may draw from which source.
 
+mod ask_peers;
 mod attend;
 pub(crate) mod control;
 mod info;
-mod peers;
 mod reload;
 pub(crate) mod reread;
-mod run;
+mod serve_until_stop;
 pub(crate) mod start;
 pub(crate) mod stop;
 mod threads;

@@ -23,12 +23,12 @@
 
 pub mod far;
 mod managed_source;
-mod ranges;
+mod range_demand;
 mod reservation;
 mod writer;
 
 pub use managed_source::{ManagedSource, Reach, id_minus_boot_us};
-pub use ranges::{NumberRange, WantedRange, add_range};
+pub use range_demand::{NumberRange, WantedRange, add_range};
 pub use reservation::{RESERVE, RESERVE_MAX};
 pub use writer::{Outcome, Write, Written};
 

@@ -12,14 +12,14 @@
 
 pub mod wait_queue;
 
+mod claim_rules;
 mod kind;
 mod ranges;
-mod rules;
 mod window;
 
+pub use claim_rules::{OnStepBack, Rules, SequenceStart};
 pub use kind::Kind;
 pub use ranges::{InRanges, LastNumber, Range};
-pub use rules::{OnStepBack, Rules, SequenceStart};
 pub use window::{Bound, Window};
 
 use std::time::Duration;

@@ -31,7 +31,7 @@ mod field;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod instant;
-mod numbering;
+mod layout_numbering;
 mod preset;
 mod run;
 mod space;
@@ -46,7 +46,7 @@ pub use error::LayoutError;
 pub(crate) use error::excerpt;
 pub use field::{Field, FieldSize, FieldSpec, Role};
 pub use instant::{Tick, UnixMicros};
-pub use numbering::Numbering;
+pub use layout_numbering::LayoutNumbering;
 pub use preset::{PRESETS, Preset, find as find_preset};
 pub use run::{Position, Run, append_run};
 pub use space::Space;

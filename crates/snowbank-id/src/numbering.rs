@@ -7,9 +7,7 @@
 
 mod ticket_counter;
 
-use crate::layout::{
-    Layout, LayoutError, Numbering as LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet,
-};
+use crate::layout::{Layout, LayoutError, LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet};
 
 pub use self::ticket_counter::{LAST_ID, TicketCounter};
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::super::write_json;
 use super::super::{Failure, Outcome};
-use super::marks::{self, MarkShown};
+use super::shown_marks::{self, MarkShown};
 use super::{Directories, no_state};
 use crate::os_clock;
 use snowbank_core::source::Kind;
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             forgotten.push(Forgotten::of(record));
             continue;
         }
-        sources.push(Shown::of(record, marks::of(record, seen, &records, now), now, &here));
+        sources.push(Shown::of(record, shown_marks::of(record, seen, &records, now), now, &here));
     }
     let mut answer = Vec::new();
     if arguments.json {

@@ -43,7 +43,7 @@ use tokio::sync::watch;
 
 use crate::os_clock;
 
-use super::peers::refuse_shared;
+use super::ask_peers::refuse_shared;
 use super::reread::Reread;
 use crate::config::{Secrets, Settings, SourceSettings};
 use crate::server::ceilings::ending::{Ended, Writers};

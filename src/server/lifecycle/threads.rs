@@ -14,8 +14,8 @@ use crate::server::acceptor::{INBOX_SOCKETS, Inbox};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::common::Common;
 use crate::server::reading::handle::TRIM_TIMEOUT;
-use crate::server::shard_thread::run;
 use crate::server::shard_thread::scheduler::record_poll;
+use crate::server::shard_thread::shard_loop;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shared::start_error::{RunError, StartError};
 use snowbank_state::StateError;
@@ -60,7 +60,7 @@ impl ShardThreads {
             let name = format!("shard-{index}");
             let alive = alive.clone();
             threads.push(thread::Builder::new().name(name).spawn(move || {
-                run::run(&runtime, ThreadState::new(common, index), inbox, adopted, stopped);
+                shard_loop::run(&runtime, ThreadState::new(common, index), inbox, adopted, stopped);
                 drop(alive);
             })?);
         }

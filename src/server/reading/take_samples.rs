@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::config::{Limits, Protocol};
-use crate::counter::Counter;
+use crate::metric_counter::Counter;
 use crate::os_clock;
 use crate::server::common::Common;
 use crate::server::health::figures::Figure::*;
@@ -23,7 +23,7 @@ use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use snowbank_core::clock::{Now, Observed};
 use snowbank_core::source::Source;
 use snowbank_fleet::{Counted, rules};
-use snowbank_id::layout::Numbering as LayoutNumbering;
+use snowbank_id::layout::LayoutNumbering;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 use snowbank_wire::ErrorCode;
 

@@ -10,14 +10,14 @@
 //!
 //! - `read`: reads bytes, and takes a turn with them.
 //! - `exchange`: serves the requests of a turn, some after a wait, and encodes their replies.
-//! - `pending`: waits for the client's token.
-//! - `queue`: the bytes that a connection keeps between turns, and the connection's share of the
+//! - `authorize`: waits for the client's token.
+//! - `budget`: the bytes that a connection keeps between turns, and the connection's share of the
 //!   budget for such bytes.
 //! - `write`: writes replies, and ends the connection of a slow reader.
 
+mod authorize;
+mod budget;
 mod exchange;
-mod pending;
-mod queue;
 mod read;
 mod write;
 
@@ -28,11 +28,11 @@ use std::task::{Context, Poll};
 
 use tokio::time::timeout;
 
+use self::authorize::SHORT_READ_BYTES_MAX;
+use self::budget::KEPT_FREELY;
 use self::exchange::Exchange;
-use self::pending::SHORT_READ_BYTES_MAX;
-use self::queue::KEPT_FREELY;
 use super::allocate::Parked;
-use super::member::Member;
+use super::membership::Membership;
 use super::scheduler::Account;
 use super::turn::Turn;
 use crate::access::Session;
@@ -48,7 +48,7 @@ const NEVER_READ: BootMicros = BootMicros(0);
 /// A connection of a protocol that is a [`FrontEnd`].
 pub(super) struct Connection<F: FrontEnd> {
     stream: SocketStream,
-    member: Member,
+    member: Membership,
     session: Session,
     exchange: Exchange<F>,
     account: Account,
@@ -79,7 +79,7 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) fn new(
         stream: SocketStream,
         front: F,
-        member: Member,
+        member: Membership,
         session: Session,
         pending: Option<Pending>,
     ) -> Self {

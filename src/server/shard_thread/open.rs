@@ -10,7 +10,7 @@ use std::task::ready;
 use tokio::net::TcpStream;
 
 use super::connection::Connection;
-use super::member::Member;
+use super::membership::Membership;
 use super::scheduler::{Account, HANDSHAKE_COST};
 use super::thread_state::ThreadState;
 use crate::access::Session;
@@ -25,7 +25,7 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
     // Registering fails only if the system cannot watch one more socket.
     let Ok(stream) = SocketStream::register(socket) else { return };
-    let mut member = Member::new(Rc::clone(thread));
+    let mut member = Membership::new(Rc::clone(thread));
     match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
@@ -45,7 +45,7 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
 struct Accepted {
     stream: SocketStream,
     pending: Option<Pending>,
-    member: Member,
+    member: Membership,
     open: OpenConnection,
 }
 
@@ -74,7 +74,7 @@ impl WithFrontEnd for Accepted {
 /// Shakes hands. Each step of the handshake needs a permit. A stop does not wait for the handshake.
 /// Returns `None` if the handshake failed, or the connection was evicted.
 async fn shake_hands(
-    member: &mut Member,
+    member: &mut Membership,
     socket: TcpStream,
     acceptor: &Acceptor,
     mut pending: Pending,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ranges::Ranges;
+use super::range_demand::Ranges;
 use super::reservation::{self, Reservation};
 use super::{PERIOD, SHORTEST_PERIOD, far};
 use crate::clock::{self, BootMicros, Now};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
+use super::{Layout, LayoutNumbering, LayoutTable, Position, UnixMicros, WorkerSet};
 
 /// Reads a text as a layout, an instant, a set of worker IDs and an ID.
 ///
@@ -70,7 +70,7 @@ fn check_ends(layout: &Layout) {
     }
     let workers = WorkerSet::from_list(BTreeSet::from([0, layout.workers() / 2, layout.workers() - 1]));
     let workers = workers.expect("a few worker IDs");
-    let numbering = Numbering::new(layout.clone(), workers).expect("worker IDs of the layout");
+    let numbering = LayoutNumbering::new(layout.clone(), workers).expect("worker IDs of the layout");
     let end = numbering.end().0;
     let turns = [0, numbering.ids_per_tick(), end / 2, end]
         .map(|turn| turn.saturating_sub(2)..turn.saturating_add(2));
@@ -91,7 +91,7 @@ fn check_id(layout: &Layout, id: u64) {
 
 /// Checks that the ID of a position leads back to the position, decodes to its tick and to one of
 /// the workers, and lies above the ID of the position before.
-fn check_position(numbering: &Numbering, position: Position) {
+fn check_position(numbering: &LayoutNumbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {
         assert!(id >= 1 << 63 && numbering.position_of(id).is_none());

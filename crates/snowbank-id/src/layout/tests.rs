@@ -1,7 +1,7 @@
 //! Tests of whole layouts.
 
 mod examples;
-mod numbering;
+mod layout_numbering;
 mod refusals;
 mod space;
 mod text;

@@ -15,7 +15,7 @@ pub const MAX_WORKER_IDS: usize = 4096;
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
 /// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) reads another form.
-/// [`Numbering::new`](super::Numbering::new) checks that the layout has all of these worker IDs.
+/// [`LayoutNumbering::new`](super::LayoutNumbering::new) checks that the layout has all of these worker IDs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
     ids: Arc<[u64]>,

@@ -6,9 +6,9 @@ use super::{Kind, fingerprint};
 use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::neighbours::{HeldIds, Locks};
-use snowbank_id::layout::{Layout, Numbering, PRESETS, Space, WorkerSet};
+use snowbank_id::layout::{Layout, LayoutNumbering, PRESETS, Space, WorkerSet};
 
-impl Kind for Numbering {
+impl Kind for LayoutNumbering {
     fn lock_names(&self) -> Vec<(u64, String)> {
         let layout = self.layout();
         let prefix = self.lock_prefix();
@@ -85,7 +85,7 @@ struct OwnIds<'a> {
 }
 
 impl<'a> OwnIds<'a> {
-    fn of(numbering: &'a Numbering) -> Self {
+    fn of(numbering: &'a LayoutNumbering) -> Self {
         let layout = numbering.layout();
         let workers = numbering.workers();
         OwnIds { workers, space: layout.space(), numbers: layout.numbers_in_space(workers) }

@@ -18,7 +18,7 @@ use crate::server::common::Common;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::connection::Connection;
-use crate::server::shard_thread::member::Member;
+use crate::server::shard_thread::membership::Membership;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
@@ -231,7 +231,8 @@ fn replies_keep_their_order_if_a_request_begins_again() {
         peer.set_nonblocking(true).and_then(|()| socket.set_nonblocking(true)).expect("two sockets");
         let stream = SocketStream::register(socket.into()).expect("a reactor");
         let front = Resp::default();
-        let mut connection = Connection::new(stream, front, Member::new(Rc::clone(&thread)), session(), None);
+        let mut connection =
+            Connection::new(stream, front, Membership::new(Rc::clone(&thread)), session(), None);
         let events = async {
             peer.write_all(b"INCR orders\r\nPING\r\n").expect("there is room");
             for _ in 0..2 {

@@ -7,7 +7,7 @@ use super::super::backlog::Backlog;
 use super::super::scheduler::{TURN_COST, scan_cost, turn_cost};
 use super::super::turn::{Request, Turn};
 use super::super::turn_state::{INPUT_SIZE, READ_BYTES_MAX};
-use super::queue::Share;
+use super::budget::Share;
 use super::write::Unwritten;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;

@@ -13,7 +13,7 @@ use super::super::scheduler::{TURN_COST, tls_cost};
 use super::super::thread_state::ThreadState;
 use super::super::turn::Turn;
 use super::super::turn_state::TurnState;
-use super::queue::KEPT_FREELY;
+use super::budget::KEPT_FREELY;
 use super::{Connection, NEVER_READ, SHORT_READ_BYTES_MAX, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::os_clock;

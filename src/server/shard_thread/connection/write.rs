@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 use super::super::scheduler::tls_cost;
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
-use super::queue::KEPT_FREELY;
+use super::budget::KEPT_FREELY;
 use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::server::health::metrics::CloseReason;

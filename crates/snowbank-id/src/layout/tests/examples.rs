@@ -80,7 +80,7 @@ fn clearing_ends_before_its_incomplete_last_tick() {
     let layout = layout("clearing");
     assert_eq!(layout.rfc3339(layout.end()), "2258-01-05T19:33:56.854Z");
     assert_eq!(layout.last_id(), 9223372036853999999);
-    let numbering = Numbering::new(layout, WorkerSet::single(99)).unwrap();
+    let numbering = LayoutNumbering::new(layout, WorkerSet::single(99)).unwrap();
     assert_eq!(numbering.end(), Position(92233720368540));
     assert_eq!(numbering.id_at(Position(92233720368539)), 9223372036853999000);
     assert_eq!(numbering.tick_at(instant("2300-01-01")), Tick(9223372036854));
@@ -110,7 +110,7 @@ fn a_life_ends_with_the_year_9999() {
     let last = layout.decode(layout.last_id()).unwrap();
     assert_eq!((last.instant, last.sequence), (layout.last(), 4095));
     assert!(layout.decode(layout.last_id() + 1).is_err());
-    let numbering = Numbering::new(layout, WorkerSet::single(0)).unwrap();
+    let numbering = LayoutNumbering::new(layout, WorkerSet::single(0)).unwrap();
     assert_eq!(numbering.id_at(Position(numbering.end().0 - 1)), numbering.layout().last_id());
 }
 

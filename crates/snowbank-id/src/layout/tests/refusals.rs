@@ -179,7 +179,7 @@ fn worker_ids_that_a_layout_does_not_have_are_refused() {
         ("twitter", "0-3,1024", 1024, 1024, "worker IDs 0 to 1023"),
         ("time:41,sequence:12", "1", 1, 1, "no node field, so the only worker ID is 0"),
     ] {
-        let error = Numbering::new(layout(spec), workers.parse().unwrap()).unwrap_err();
+        let error = LayoutNumbering::new(layout(spec), workers.parse().unwrap()).unwrap_err();
         assert_eq!(error, LayoutError::NoSuchWorkerId { id, workers: most });
         assert!(error.to_string().ends_with(has), "{error}");
     }

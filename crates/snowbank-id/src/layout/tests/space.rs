@@ -135,7 +135,7 @@ fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoc
 }
 
 fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(worker)).unwrap();
+    let numbering = LayoutNumbering::new(layout.clone(), WorkerSet::single(worker)).unwrap();
     let mut ids: BTreeSet<u64> = (0..numbering.end().0).map(|at| numbering.id_at(Position(at))).collect();
     for &(values, weight) in numbering.random_parts() {
         ids = ids.iter().flat_map(|id| (0..values).map(move |draw| id + draw * weight)).collect();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::Connection;
-use super::pending::SHORT_READ_BYTES_MAX;
+use super::authorize::SHORT_READ_BYTES_MAX;
 use crate::config::Limits;
 use crate::frontends::{FrameLimit, FrontEnd};
 use crate::os_clock;

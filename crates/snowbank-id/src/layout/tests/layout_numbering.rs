@@ -3,12 +3,12 @@
 
 use super::*;
 
-fn numbering(name_or_spec: &str, workers: &str) -> Numbering {
-    Numbering::new(layout(name_or_spec), workers.parse().unwrap()).unwrap()
+fn numbering(name_or_spec: &str, workers: &str) -> LayoutNumbering {
+    LayoutNumbering::new(layout(name_or_spec), workers.parse().unwrap()).unwrap()
 }
 
 /// Returns all IDs of tick 0 with 0 in random fields.
-fn ids_of_tick_0(numbering: &Numbering) -> Vec<u64> {
+fn ids_of_tick_0(numbering: &LayoutNumbering) -> Vec<u64> {
     let layout = numbering.layout();
     let mut ids = Vec::new();
     for worker in numbering.workers().iter() {
@@ -54,7 +54,7 @@ fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
 
 /// Generates the numbering of a layout and some of its workers. A tick has so few IDs that a test
 /// can check every ID.
-fn a_numbering() -> impl Strategy<Value = Numbering> {
+fn a_numbering() -> impl Strategy<Value = LayoutNumbering> {
     let picks = prop_oneof![
         // Neighbouring workers, whose runs may continue each other.
         (any::<u64>(), 1..=24_u64)
@@ -66,7 +66,7 @@ fn a_numbering() -> impl Strategy<Value = Numbering> {
         let mut ids: Vec<u64> = picks.into_iter().map(|pick| pick % layout.workers()).collect();
         ids.sort_unstable();
         ids.dedup();
-        let numbering = Numbering::new(layout, WorkerSet::from_list(ids).unwrap()).unwrap();
+        let numbering = LayoutNumbering::new(layout, WorkerSet::from_list(ids).unwrap()).unwrap();
         (numbering.ids_per_tick() <= 2000).then_some(numbering)
     })
 }

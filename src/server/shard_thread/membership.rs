@@ -9,7 +9,7 @@ use super::thread_state::ThreadState;
 
 /// A connection of this thread, from accept to close. A stop waits until each connection is
 /// drained.
-pub(super) struct Member {
+pub(super) struct Membership {
     pub(super) thread: Rc<ThreadState>,
     pub(super) slot: usize,
     /// True as long as a stop must wait for the connection.
@@ -22,11 +22,11 @@ pub(super) struct Member {
 /// requests, the thread does not write to memory that all threads share.
 const KEPT_UNIT: usize = 4 * 1024;
 
-impl Member {
+impl Membership {
     pub(super) fn new(thread: Rc<ThreadState>) -> Self {
         let slot = thread.turn.borrow_mut().wakers.reserve();
         thread.undrained.set(thread.undrained.get() + 1);
-        Member { thread, slot, undrained: true, kept_units: 0 }
+        Membership { thread, slot, undrained: true, kept_units: 0 }
     }
 
     /// Returns true if requests that arrive now are refused. During a stop, they are refused once
@@ -67,7 +67,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for Membership {
     fn drop(&mut self) {
         self.record_drained();
         self.record_kept(0);

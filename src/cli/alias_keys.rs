@@ -1,7 +1,7 @@
 //! The keys of aliases, for the commands that write and read them.
 
 use super::Failure;
-use super::tls::locate;
+use super::tls_options::locate;
 use crate::config::{FileRef, read_file};
 use snowbank_id::format::{AliasKeys, Codec, Context, Format};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Settings;
-use super::findings::Findings;
+use super::input::Findings;
 use super::machine::{Machine, NoNumber};
 use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;

@@ -22,10 +22,10 @@ use super::{Field, Layout, LayoutError, Position, Role, Run, Tick, UnixMicros, W
 
 /// Converts positions to IDs and back, for a layout and a worker set. Cloning is cheap.
 ///
-/// Every position below [`end`](Numbering::end) has an ID, and IDs strictly increase with
+/// Every position below [`end`](LayoutNumbering::end) has an ID, and IDs strictly increase with
 /// positions.
 #[derive(Clone, Debug)]
-pub struct Numbering {
+pub struct LayoutNumbering {
     tables: Arc<Tables>,
 }
 
@@ -81,20 +81,20 @@ struct Column {
     steps: u64,
 }
 
-impl PartialEq for Numbering {
+impl PartialEq for LayoutNumbering {
     fn eq(&self, other: &Self) -> bool {
         self.layout() == other.layout() && self.workers() == other.workers()
     }
 }
 
-impl Eq for Numbering {}
+impl Eq for LayoutNumbering {}
 
-impl Numbering {
+impl LayoutNumbering {
     /// Creates the numbering for a layout and the worker IDs of a daemon.
     ///
     /// # Errors
     /// Returns an error if the layout does not have one of the worker IDs.
-    pub fn new(layout: Layout, workers: WorkerSet) -> Result<Numbering, LayoutError> {
+    pub fn new(layout: Layout, workers: WorkerSet) -> Result<LayoutNumbering, LayoutError> {
         if workers.highest() >= layout.workers() {
             return Err(LayoutError::NoSuchWorkerId { id: workers.highest(), workers: layout.workers() });
         }
@@ -119,7 +119,7 @@ impl Numbering {
             layout,
             workers,
         };
-        Ok(Numbering { tables: Arc::new(tables) })
+        Ok(LayoutNumbering { tables: Arc::new(tables) })
     }
 
     /// Returns the layout.
@@ -142,7 +142,7 @@ impl Numbering {
         Tick(self.tables.ids_per_tick.split(position.0).0)
     }
 
-    /// Returns the first position of a tick, or [`end`](Numbering::end) for a tick after the last.
+    /// Returns the first position of a tick, or [`end`](LayoutNumbering::end) for a tick after the last.
     pub fn first_of(&self, tick: Tick) -> Position {
         Position(tick.0.saturating_mul(self.ids_per_tick())).min(self.end())
     }
@@ -153,7 +153,7 @@ impl Numbering {
         self.tables.end
     }
 
-    /// Returns the tick of an instant: 0 before the epoch, the tick of [`end`](Numbering::end)
+    /// Returns the tick of an instant: 0 before the epoch, the tick of [`end`](LayoutNumbering::end)
     /// after the last tick.
     pub fn tick_at(&self, now: UnixMicros) -> Tick {
         let layout = &self.tables.layout;
@@ -169,7 +169,7 @@ impl Numbering {
     /// Unless a whole tick is one progression, the run also ends with its group. The run has at
     /// most `max` IDs, but at least one.
     ///
-    /// `from` must be below [`end`](Numbering::end). Otherwise the run consists of one number above
+    /// `from` must be below [`end`](LayoutNumbering::end). Otherwise the run consists of one number above
     /// 2^63 − 1, which is not an ID.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
@@ -189,7 +189,7 @@ impl Numbering {
         }
     }
 
-    /// Returns the ID of a position. For a position at or above [`end`](Numbering::end), returns a
+    /// Returns the ID of a position. For a position at or above [`end`](LayoutNumbering::end), returns a
     /// number above 2^63 − 1, which is not an ID.
     #[inline]
     pub fn id_at(&self, position: Position) -> u64 {
