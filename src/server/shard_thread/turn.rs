@@ -42,20 +42,20 @@ impl<'t> Turn<'t> {
     ) -> T {
         let config = &*thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();
-        let served = serve(&mut Turn::begin(thread, config, state, session));
+        let served = serve(&mut Turn::begin(thread, config, state, session, thread.now()));
         state.shard.top_up();
         served
     }
 
-    /// Begins a turn: reads the clock, and gives the reading to the shard.
+    /// Begins a turn at `now`, and gives this reading of the clock to the shard.
     #[inline]
     pub(super) fn begin(
         thread: &'t Rc<ThreadState>,
         config: &'t LiveConfig,
         state: &'t mut TurnState,
         session: &'t mut Session,
+        now: Now,
     ) -> Self {
-        let now = thread.now();
         state.shard.wake(now);
         let metrics = &thread.common.metrics;
         let conditions = Conditions {

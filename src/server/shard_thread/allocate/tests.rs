@@ -119,7 +119,7 @@ fn a_reading_older_than_a_clock_step_refuses_no_request() {
         let config = thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();
         state.ticker_wakes_at = Some(Instant::now());
-        let mut turn = Turn::begin(&thread, &config, state, &mut session);
+        let mut turn = Turn::begin(&thread, &config, state, &mut session, thread.now());
         turn.state.shard.wake(late);
         let ask = ask(Duration::from_secs(1));
         turn.allocate(Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
@@ -289,7 +289,7 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     let mut allocate = |count| {
         let request = Request { ask: Ask { count, ..ask(LONG) }, form: (), read_at, size: 0 };
         let state = &mut *thread.turn.borrow_mut();
-        Turn::begin(&thread, &config, state, &mut session).allocate(request, || 0)
+        Turn::begin(&thread, &config, state, &mut session, thread.now()).allocate(request, || 0)
     };
     let Err(NotYet::Parked(first)) = allocate(1_000) else { panic!("no IDs") };
     assert_eq!(first.timed_from(), read_at, "the rate allows a second's IDs at once");
@@ -299,7 +299,7 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     std::thread::sleep(allowed_at.since(os_clock::boot()));
     let resumed = {
         let state = &mut *thread.turn.borrow_mut();
-        second.resume(&mut Turn::begin(&thread, &config, state, &mut session))
+        second.resume(&mut Turn::begin(&thread, &config, state, &mut session, thread.now()))
     };
     let Err(NotYet::Parked(queued)) = resumed else { panic!("no IDs") };
     assert!(matches!(queued, Parked::Queued(_)));

@@ -19,6 +19,7 @@ use crate::frontends::FrontEnd;
 use crate::os_clock;
 use crate::server::health::metrics::CloseReason;
 use crate::server::shared::live_config::LiveConfig;
+use snowbank_core::clock::Now;
 use zeroize::Zeroize;
 
 impl<F: FrontEnd> Connection<F> {
@@ -113,7 +114,7 @@ impl<F: FrontEnd> Connection<F> {
     ) -> Poll<io::Result<TurnEnd<F>>> {
         self.exchange.turn_cost = TURN_COST;
         if !self.session.is_of(config.version) {
-            let mut turn = Turn::begin(thread, config, state, &mut self.session);
+            let mut turn = Turn::begin(thread, config, state, &mut self.session, thread.now());
             if let Some(last) = self.exchange.renew(&mut turn, &self.stream) {
                 let written = self.write_now(state, cx);
                 self.end_turn(thread, state, written);
@@ -132,13 +133,10 @@ impl<F: FrontEnd> Connection<F> {
         if let Some(pending) = &mut self.pending {
             pending.record_heard();
         }
-        self.exchange.share = self.share(thread, &config.limits);
-        let mut turn = Turn::begin(thread, config, state, &mut self.session);
-        turn.conditions.draining = self.member.is_refused();
-        let now = turn.now;
+        let now = thread.now();
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let dropped = self.exchange.front.unfinished();
-        let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
+        let ended = self.serve_turn(thread, config, state, &input[..end], now);
         if config.facts.access.tokens.is_some() {
             // The shard's buffer would keep the token of a client until other bytes cover it.
             input[..end].zeroize();
@@ -191,6 +189,25 @@ impl<F: FrontEnd> Connection<F> {
         polled.map_ok(|()| buffer.filled().len())
     }
 
+    /// Serves the requests in `bytes`, in a turn that begins now. If a reload has revoked the
+    /// session, the connection ends instead.
+    #[inline]
+    fn serve_turn(
+        &mut self,
+        thread: &Rc<ThreadState>,
+        config: &LiveConfig,
+        state: &mut TurnState,
+        bytes: &[u8],
+        now: Now,
+    ) -> TurnEnd<F> {
+        self.exchange.share = self.share(thread, &config.limits);
+        let is_outdated = !self.session.is_of(config.version);
+        let mut turn = Turn::begin(thread, config, state, &mut self.session, now);
+        turn.conditions.draining = self.member.is_refused();
+        let last = if is_outdated { self.exchange.renew(&mut turn, &self.stream) } else { None };
+        last.unwrap_or_else(|| self.exchange.serve(&mut turn, &self.stream, bytes))
+    }
+
     /// Takes a turn with bytes that were read in an earlier turn.
     pub(super) fn turn_of_unread(&mut self) -> TurnEnd<F> {
         let thread = Rc::clone(&self.member.thread);
@@ -198,13 +215,8 @@ impl<F: FrontEnd> Connection<F> {
         let state = &mut *thread.turn.borrow_mut();
         let unread = std::mem::take(&mut self.exchange.unread);
         self.exchange.turn_cost = TURN_COST;
-        self.exchange.share = self.share(&thread, &config.limits);
-        let is_outdated = !self.session.is_of(config.version);
-        let mut turn = Turn::begin(&thread, config, state, &mut self.session);
-        turn.conditions.draining = self.member.is_refused();
-        let now = turn.now;
-        let last = if is_outdated { self.exchange.renew(&mut turn, &self.stream) } else { None };
-        let ended = last.unwrap_or_else(|| self.exchange.serve(&mut turn, &self.stream, &unread));
+        let now = thread.now();
+        let ended = self.serve_turn(&thread, config, state, &unread, now);
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
         let read_at = self.exchange.read_at;
         state.timing.end_late_turn(&thread.counters.latency, requests, read_at, now.boot);
