@@ -1,0 +1,353 @@
+//! A try to start sources: takes what they need for their grants, and gives it back if the try ends
+//! without a grant. The steps are those at the top of [`control`](super::control).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use super::ask_peers::refuse_shared;
+use super::control::{Control, DISK_TIMEOUT};
+use crate::config::SourceSettings;
+use crate::os_clock;
+use crate::server::ceilings::ending::Ended;
+use crate::server::ceilings::fleet_thread::{self, Fleet};
+use crate::server::ceilings::job_thread::{Asks, NoReply};
+use crate::server::ceilings::join_fleet::{self, Joined, Joining, no_fleet};
+use crate::server::ceilings::keeper_thread::{Change, Granted};
+use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
+use crate::server::ceilings::storage_thread::{self, Storage};
+use crate::server::restored::{self, KernelLog, Life};
+use crate::server::shared::live_config::{Supply, order_of};
+use crate::server::shared::note::Note;
+use crate::server::shared::start_error::StartError;
+use snowbank_core::clock::Reading;
+use snowbank_id::layout::WorkerSet;
+use snowbank_id::numbering::Numbering;
+use snowbank_state::store::{Claimant, DiskStore};
+use snowbank_state::{StateError, WorkerLocks, lock_all, lock_workers};
+
+const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
+      worker ID, the power failed, or the disk hung";
+
+/// The state and the coordinator, once they are open.
+pub(super) struct Opened {
+    pub(super) found: Arc<Found>,
+    /// Jobs for the storage thread. `None`: the daemon keeps no state.
+    pub(super) storage: Option<Asks<storage_thread::Job>>,
+    /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
+    pub(super) fleet: Option<Asks<fleet_thread::Job>>,
+}
+
+impl Control {
+    /// Takes all that these sources need for their grants. Returns `None` if all of them wait, or if
+    /// the daemon stops.
+    ///
+    /// # Errors
+    /// As [`start_group`](Control::start_group).
+    pub(super) fn prepare(&mut self, group: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
+        let life = Life::now(&self.common);
+        let began = life.began;
+        let found = self.open(group, began)?;
+        let mut joined = self.join(group, &found, &life)?;
+        let refused = std::mem::take(&mut joined.refused);
+        // While a source serves, the others wait, each for its own reason.
+        let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
+        if let Some((_, lasting)) = lasting {
+            self.end_try(group, joined, Vec::new(), life);
+            return Err(lasting.clone());
+        }
+        let mut starting = group.to_vec();
+        starting.retain(|index| !refused.iter().any(|(of, _)| of == index));
+        if !refused.is_empty() {
+            self.wait(&refused)?;
+        }
+        if starting.is_empty() {
+            return Ok(None);
+        }
+        let mut begun = Vec::new();
+        let mut result = self.begin(&starting, &found, &mut joined, began, &mut begun);
+        if !self.is_stopping()
+            && let Ok(Some(notes)) = &mut result
+        {
+            notes.append(&mut joined.notes);
+            let granted = Granted { sources: begun, locks: joined.locks, life };
+            return Ok(Some((granted, std::mem::take(notes))));
+        }
+        if result.is_ok() {
+            tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+        }
+        self.end_try(&starting, joined, begun, life);
+        match result {
+            // Another daemon has them by now, or the coordinator does not answer.
+            Err(error) if error.lacks_only_worker_id() => self.wait_alike(&starting, &error)?,
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
+    /// Returns what the state has now. Before a counter of this daemon starts, looks back in the
+    /// kernel's log. If the machine was restored since the counter was last started or set, the
+    /// counter is unknown.
+    fn open(&mut self, group: &[usize], began: Reading) -> Result<Arc<Found>, StartError> {
+        let running: Vec<usize> = self.granted().map(|(index, _)| index).collect();
+        if let Some(opened) = &mut self.opened {
+            if let Some(storage) = &opened.storage {
+                let limit = if self.has_served { DISK_TIMEOUT } else { Duration::MAX };
+                let records = |reply| storage_thread::Job::Records(running, reply);
+                let records = storage.ask(limit, records).map_err(no_storage)?;
+                let mut counters: Vec<&str> = Vec::new();
+                let starting = group.iter().map(|&index| &self.supplies[index]);
+                let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
+                counters.extend(counting.map(Supply::name));
+                opened.found = Arc::new(opened.found.again(records, &counters));
+            }
+            return Ok(Arc::clone(&opened.found));
+        }
+        // The kernel's log is opened before the state is read, so that the daemon notices every
+        // restore that comes after the state was read.
+        let access = self.secrets.fleet.clone();
+        let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
+        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let here = kernel_log.host();
+        let (mut found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        self.choices.append(&mut found.notes);
+        let found = Arc::new(found);
+        let in_fleet =
+            access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
+        let host = || Box::new(Arc::clone(&self.common));
+        let fleet = in_fleet.map(|in_fleet| fleet_thread::start(in_fleet, host())).transpose();
+        let fleet: Option<Fleet> = fleet.map_err(|error| StartError::no_thread(&error))?;
+        let storage = store.map(|store: DiskStore| storage_thread::start(store)).transpose();
+        let storage: Option<Storage> = storage.map_err(|error| StartError::no_thread(&error))?;
+        if let Some(is_unclean) = found.follows_a_crash() {
+            let _ = self.common.metrics.previous_run_unclean.set(is_unclean);
+        }
+        self.opened = Some(Opened {
+            found: Arc::clone(&found),
+            storage: storage.as_ref().map(Storage::asks),
+            fleet: fleet.as_ref().map(Fleet::asks),
+        });
+        let watched = restored::watch(kernel_log, Arc::clone(&self.common));
+        self.notices_restores = Some(watched.map_err(|error| StartError::no_thread(&error))?);
+        self.tell_keeper(Change::Opened(storage, fleet));
+        self.remember(&found, &[], began);
+        Ok(found)
+    }
+
+    /// Lets the clock begin with what the state remembers, unless a source has had a grant.
+    /// `numberings` are those of the sources that start now. If other sources have none yet, all
+    /// that the state remembers counts.
+    fn remember(&self, found: &Found, numberings: &[&Numbering], began: Reading) {
+        if self.has_served {
+            return;
+        }
+        let is_all = numberings.len() == self.settings.sources.len();
+        let stored = found.numberings().filter(|_| !is_all);
+        let remembered = found.remembered(numberings.iter().copied().chain(stored), began);
+        let (done, is_done) = mpsc::channel();
+        self.tell_keeper(Change::Clock(remembered, began, done));
+        let _ = is_done.recv();
+    }
+
+    /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
+    /// counters.
+    fn join(&self, group: &[usize], found: &Arc<Found>, life: &Life) -> Result<Joined, StartError> {
+        let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
+            return Ok(Joined::default());
+        };
+        let lock = |numbering: &Numbering| lock_workers(&self.settings.lock_dir, numbering);
+        let joining = Joining {
+            fleet,
+            lock: &lock,
+            sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
+            indices: self.supplies.len(),
+            in_use: self.worker_ids_in_use(),
+            found: Arc::clone(found),
+            life: life.clone(),
+            is_stopping: &self.is_stopping,
+            clocks: self.clocks(life.began),
+        };
+        joining.join()
+    }
+
+    /// Returns the worker IDs of the sources that have a grant.
+    fn worker_ids_in_use(&self) -> Vec<WorkerSet> {
+        self.granted().filter_map(|(_, supply)| Some(supply.numbering()?.snowflake()?.1.clone())).collect()
+    }
+
+    /// Makes the first ceilings of these sources durable, and puts the sources into `begun`. Then
+    /// checks that worker IDs of the fleet are still this daemon's. Returns lines for the operator, or
+    /// `None` if the daemon stops meanwhile.
+    fn begin(
+        &mut self,
+        starting: &[usize],
+        found: &Found,
+        joined: &mut Joined,
+        began: Reading,
+        begun: &mut Vec<Starting>,
+    ) -> Result<Option<Vec<Note>>, StartError> {
+        let lock_dir = self.settings.lock_dir.clone();
+        let settings: Vec<_> =
+            starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();
+        let sources = number_and_lock(&lock_dir, &settings, &joined.answers, &mut joined.locks, found)?;
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        let numberings: Vec<&Numbering> = sources.iter().map(|source| &source.numbering).collect();
+        let next = sources.iter().map(|source| (source.index, &source.numbering)).collect::<Vec<_>>();
+        let silent_peers = self.refuse_shared(&next)?;
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        self.remember(found, &numberings, began);
+        // The clocks are read again, because an earlier process may have handed out IDs of ticks
+        // after `began`, until it released the locks.
+        let now = self.common.wall.believe(os_clock::read());
+        let running: Vec<Claimant<'_>> = self.running(found).collect();
+        let horizon = self.settings.fleet.horizon;
+        let wall = &self.common.wall;
+        let Begun { sources, beginning, mut notes } =
+            found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
+        let is_unclean = !self.has_served && found.follows_a_crash() == Some(true);
+        notes.extend(silent_peers);
+        notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
+        if let Some(storage) = self.storage() {
+            let carried_us = wall.carried_us();
+            let begin = |reply| storage_thread::Job::Begin(Box::new(beginning), carried_us, reply);
+            match storage.ask(self.disk_limit(), begin) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let remedy = "make the state directory writable, or make room if it is full";
+                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    return Err(StartError::from_state(error.cause(), reason));
+                }
+                Err(reason) => {
+                    // The ceilings may become durable later.
+                    *begun = sources;
+                    return Err(no_storage(reason));
+                }
+            }
+        }
+        *begun = sources;
+        self.check_taken(starting)?;
+        Ok(Some(notes))
+    }
+
+    /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
+    /// their loss ends the daemon.
+    fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
+        let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
+        let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
+        let clocks = self.clocks(os_clock::read());
+        let starting = starting.to_vec();
+        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, clocks));
+        checked.map_err(no_fleet)?.map_err(StartError::from)
+    }
+
+    /// Returns the sources that have a grant, for the plan of those that start.
+    fn running<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = Claimant<'a>> {
+        self.granted().map(|(_, supply)| Claimant {
+            in_fleet: self.is_of_fleet(&supply.settings),
+            state_dir: found.path(),
+            ..claimant(&supply.settings, supply.source.numbering())
+        })
+    }
+
+    /// Asks the peers for their worker IDs. `next` has the indices and the numberings of the
+    /// sources that start.
+    fn refuse_shared(&self, next: &[(usize, &Numbering)]) -> Result<Option<Note>, StartError> {
+        let mut granted = Vec::new();
+        for index in order_of(&self.settings, &self.supplies) {
+            let starts = next.iter().find(|(of, _)| *of == index).map(|(_, numbering)| *numbering);
+            granted.push(starts.or_else(|| self.supplies[index].numbering()));
+        }
+        let info_json = super::info::describe(&self.settings, &granted, self.common.metrics.instance)?;
+        // The live configuration with these sources has these texts. So it can be made for certain
+        // once their ceilings are durable.
+        for identity in &self.settings.identities {
+            super::info::describe_to(identity, &info_json)?;
+        }
+        refuse_shared(self.secrets.peers.as_ref(), &info_json, &self.settings.listen)
+    }
+
+    /// Ends a try to start these sources: gives back what they took of the fleet, and trims those whose
+    /// first ceilings may be durable. If a step fails, the worker IDs are as after a kill.
+    fn end_try(&self, sources: &[usize], joined: Joined, begun: Vec<Starting>, life: Life) {
+        let Joined { answers, locks, .. } = joined;
+        let ended = Ended {
+            have_served: false,
+            left: begun.iter().filter_map(|source| source.managed.seal(source.index)).collect(),
+            bounds: answers.unused(sources),
+            rests: answers.unused_ranges(sources),
+            locks,
+            restored: Vec::new(),
+            at_seal: self.clocks(os_clock::read()),
+            wall_minus_boot_us: self.common.wall.carried_us(),
+            life,
+        };
+        if let Err(reason) = ended.end(self.writers()) {
+            tracing::warn!("a start ended as after a kill: {reason}");
+        }
+        let has_joined = sources.iter().any(|&index| self.is_of_fleet(&self.supplies[index].settings));
+        if let Some(fleet) = self.fleet().filter(|_| has_joined) {
+            let sources = sources.to_vec();
+            let _ = fleet.question(Duration::MAX, move |work| work.member().give_up(&sources));
+        }
+    }
+}
+
+fn no_storage(reason: NoReply) -> StartError {
+    match reason {
+        NoReply::Ended => StartError::MayPass(String::from("the state was taken over by another process")),
+        NoReply::Late => StartError::MayPass(String::from("the state directory's disk does not answer")),
+    }
+}
+
+/// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
+/// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
+/// may share the counter.
+///
+/// # Errors
+/// The lock cannot be taken or written, so the counter's own daemon could start again.
+fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
+    lock_workers(lock_dir, numbering)?.mark_unknown()
+}
+
+/// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.
+fn number_and_lock<'a>(
+    lock_dir: &Path,
+    starting: &'a [(usize, Arc<SourceSettings>)],
+    answers: &FromFleet,
+    locks: &'a mut BTreeMap<usize, WorkerLocks>,
+    found: &Found,
+) -> Result<Vec<Locked<'a>>, StartError> {
+    let mut numberings = Vec::new();
+    for (index, source) in starting {
+        let numbering = match answers.taken(*index) {
+            Some(taken) => source.numbering_with(&taken.worker_ids),
+            None => source.numbering(),
+        };
+        let numbering = numbering
+            .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
+        if source.kind.takes_ranges() {
+            mark_shared(lock_dir, &numbering)?;
+            locks.insert(*index, WorkerLocks::none());
+        }
+        numberings.push(numbering);
+    }
+    let all = starting.iter().map(|(index, _)| *index).zip(&numberings);
+    let (indices, unlocked): (Vec<usize>, Vec<&Numbering>) =
+        all.filter(|(index, _)| !locks.contains_key(index)).unzip();
+    locks.extend(indices.into_iter().zip(lock_all(lock_dir, &unlocked)?));
+    if found.path().is_some() {
+        locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
+    }
+    let mut locked = Vec::new();
+    for ((index, source), numbering) in starting.iter().zip(numberings) {
+        locked.push(Locked { index: *index, settings: source, numbering, locks: &locks[index] });
+    }
+    Ok(locked)
+}
