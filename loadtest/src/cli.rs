@@ -155,7 +155,7 @@ impl Arguments {
         if at >= self.length {
             let Time(length) = self.length;
             let Time(at) = at;
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found an outage at {at:?}, allowed: within the measurement, --for {length:?}"
             )));
         }
@@ -181,7 +181,7 @@ fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("cannot write {}: {error}", path.display()))
+    Failure::usage(format_args!("cannot write {}: {error}", path.display()))
 }
 
 /// An output file: its path if the user gave one, and a function that makes its content.
@@ -231,7 +231,7 @@ fn wrong_use(error: clap::Error) -> Failure {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let line =
         lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replace(" tip: ", "; tip: ");
-    Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
+    Failure::usage(format_args!("{}; see --help", line.trim_start_matches("error: ")))
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, Failure> {
     if a_loops != b_loops || a_loops.len() != 1 {
         let a = joined(a_loops);
         let b = joined(b_loops);
-        return Err(Failure::usage(format!(
+        return Err(Failure::usage(format_args!(
             "found {a} in A and {b} in B, allowed: the same loop in all runs; their times are not comparable"
         )));
     }

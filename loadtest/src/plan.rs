@@ -155,7 +155,7 @@ fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String
 }
 
 fn lacks(sweep: &Sweep, reason: &str) -> Failure {
-    Failure::usage(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
+    Failure::usage(format_args!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
 }
 
 /// Returns the processor time of a request in a step of the sweep.
@@ -221,7 +221,7 @@ impl<'a> Basis<'a> {
         if wanted <= all {
             return Ok(());
         }
-        Err(Failure::from_target(format!(
+        Err(Failure::from_target(format_args!(
             "no plan: {}, with {} each, need {}; the layout has {all}",
             counted(all_daemons, "daemon"),
             counted(self.worker_ids, "worker ID"),

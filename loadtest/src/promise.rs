@@ -68,11 +68,13 @@ impl Promise {
             let wanted = source.unwrap_or_default();
             let present: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
             let present = present.join(", ");
-            Failure::usage(format!("the target has no source {wanted:?}; it has {present}"))
+            Failure::usage(format_args!("the target has no source {wanted:?}; it has {present}"))
         })?;
         let numbering = numbering_of(found).map_err(|reason| {
             let name = &found.name;
-            Failure::from_target(format!("the target's INFO describes source {name:?} wrongly: {reason}"))
+            Failure::from_target(format_args!(
+                "the target's INFO describes source {name:?} wrongly: {reason}"
+            ))
         })?;
         Ok(Self {
             source_name: one_line(&found.name),

@@ -66,7 +66,7 @@ impl<'a> Loaded<'a> {
             let protocol = scenario.protocol;
             let started = terminal.unless_interrupted(move || {
                 Daemon::start(protocol)
-                    .map_err(|error| Failure::usage(format!("cannot start a daemon: {error}")))
+                    .map_err(|error| Failure::usage(format_args!("cannot start a daemon: {error}")))
             })?;
             scenario.addresses.extend(started.addresses.last().cloned());
             scenario.info.extend(started.addresses.first().cloned());

@@ -182,7 +182,7 @@ impl Settings {
             (START_REQUESTS_PER_S * f64::from(self.scenario.batch)).min(full_rate * START_SHARE_OF_FULL_RATE);
         let start = self.search.start.map_or(usual.min(limit), Rate::per_s);
         if start > limit {
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found --start {start}/s, allowed: at most {limit}/s, the lower of --limit and the source's full rate"
             )));
         }

@@ -35,5 +35,7 @@ fn read(file: &FileRef) -> Result<AliasKeys, Failure> {
     let path = locate(file)?;
     let text = read_file(&path).map_err(|error| error.error.to_string());
     let keys = text.and_then(|text| AliasKeys::parse(&text).map_err(|error| error.to_string()));
-    keys.map_err(|reason| Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display())))
+    keys.map_err(|reason| {
+        Failure::usage(format_args!("cannot use the alias keys {}: {reason}", path.display()))
+    })
 }

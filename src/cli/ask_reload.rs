@@ -41,36 +41,36 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let result = ReloadResult::open(&directory).map_err(|error| {
         let directory = directory.display();
         match error.kind() {
-            ErrorKind::ResourceBusy => Failure::usage(format!(
+            ErrorKind::ResourceBusy => Failure::usage(format_args!(
                 "another `snowbank reload` waits for its result in {directory}; run this when it has ended"
             )),
-            _ => Failure::usage(format!(
+            _ => Failure::usage(format_args!(
                 "cannot wait for the result in {directory}: {error}; run this as the daemon's user"
             )),
         }
     })?;
     let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
-        return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
+        return Err(Failure::usage(format_args!("found --pid {}, allowed: above 0", arguments.pid)));
     };
     // A status that cannot be read is no proof: systemd can hide the processes of other users.
     if fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !catches_hangup(&status)) {
-        return Err(Failure::usage(format!(
+        return Err(Failure::usage(format_args!(
             "process {pid} does not catch SIGHUP, so it is not a daemon that serves: name the daemon's process with --pid"
         )));
     }
     if !may_report_to(pid, &directory) {
-        return Err(Failure::usage(format!(
+        return Err(Failure::usage(format_args!(
             "process {pid} reports no result in {}: name the directory of its RUNTIME_DIRECTORY; if it has none, reload \
              with `kill -HUP {pid}` and read its log",
             directory.display()
         )));
     }
     kill_process(pid, Signal::HUP)
-        .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
+        .map_err(|error| Failure::usage(format_args!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
         Ok(None) => Ok(()),
-        Ok(Some(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
-        Err(_) => Err(Failure::No(format!(
+        Ok(Some(reasons)) => Err(Failure::no(format_args!("the reload was refused: {reasons}"))),
+        Err(_) => Err(Failure::no(format_args!(
             "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
         ))),
     }

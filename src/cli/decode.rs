@@ -129,7 +129,7 @@ fn made_by_daemon(arguments: &Arguments) -> Result<Made, Failure> {
     let source = &sources[index_of(arguments.source.as_deref(), names, "the daemon")?];
     let layout = source.layout.as_deref().map(str::parse::<Layout>).transpose();
     let layout = layout.map_err(|error| {
-        Failure::no(format!("the daemon's layout of source {:?} cannot be read: {error}", source.name))
+        Failure::no(format_args!("the daemon's layout of source {:?} cannot be read: {error}", source.name))
     })?;
     let chosen = layout.as_ref().map(Chosen::of_layout);
     Ok(Made { source: source.name.clone(), chosen, is_assumed: false })
@@ -145,7 +145,7 @@ fn index_of<'a>(
     names.position(|it| name.is_none_or(|name| it == name)).ok_or_else(|| {
         let found = name.unwrap_or_default();
         let all: Vec<_> = all.collect();
-        Failure::usage(format!("--source: found {found:?}, allowed: {}, as in {place}", all.join(", ")))
+        Failure::usage(format_args!("--source: found {found:?}, allowed: {}, as in {place}", all.join(", ")))
     })
 }
 

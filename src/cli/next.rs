@@ -94,12 +94,14 @@ pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut token = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_end(&mut token))
-        .map_err(|error| Failure::usage(format!("cannot read the token file {}: {error}", path.display())))?;
+        .map_err(|error| {
+            Failure::usage(format_args!("cannot read the token file {}: {error}", path.display()))
+        })?;
     while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
         token.pop();
     }
     if token.contains(&b'\n') {
-        return Err(Failure::usage(format!(
+        return Err(Failure::usage(format_args!(
             "found several lines in the token file {}, allowed: one token, as a client sends it",
             path.display()
         )));
@@ -124,7 +126,7 @@ pub(super) fn explain(error: Error) -> Failure {
         error if error.code() == Some(ErrorCode::Unauthorized) => "; give its token with --token-file",
         _ => "",
     };
-    Failure::no(format!("{error}{hint}"))
+    Failure::no(format_args!("{error}{hint}"))
 }
 
 /// Runs a command's conversation with a daemon on a runtime of its own.
@@ -169,7 +171,7 @@ async fn fetch(client: &Client, arguments: &Arguments, lines: &mut Lines<'_, imp
             Err(error) if left < arguments.count => {
                 lines.flush()?;
                 let written = arguments.count - left;
-                return Err(Failure::no(format!(
+                return Err(Failure::no(format_args!(
                     "after {written} of {} IDs, which can be used, {} are missing: {error}",
                     arguments.count, left
                 )));

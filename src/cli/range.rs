@@ -55,9 +55,10 @@ const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 
 /// Reads an instant. `option` names its place in messages.
 pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
-    let instant: UnixMicros = text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))?;
+    let instant: UnixMicros =
+        text.parse().map_err(|error| Failure::usage(format_args!("{option}: {error}")))?;
     match text.parse::<i64>() {
-        Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::Usage(format!(
+        Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::usage(format_args!(
             "{option}: found {number}, which as Unix milliseconds is {}; for Unix seconds ({}) write {number}000, and write \
              milliseconds of 1970 as RFC 3339",
             instant.rfc3339(3),

@@ -101,7 +101,7 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     let findings = findings(&status);
     let failing = findings.iter().filter(|finding| finding.effect.makes_unready());
     let failing = failing.map(Finding::full_name);
-    Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
+    Err(Failure::no(format_args!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
 /// Shows the status repeatedly, until the command is interrupted. An unreachable daemon is asked

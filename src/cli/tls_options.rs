@@ -41,7 +41,7 @@ impl TlsOptions {
             return Ok(None);
         }
         if let Some(address) = addresses.iter().find(|address| !address.is_tls()) {
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found a TLS option (--ca, --client-cert or --server-name) and an address without TLS ({address}), allowed: \
                  an address as in tls:host:port"
             )));

@@ -8,12 +8,13 @@
 //!   them. `status`: the samples with their findings.
 //! - `history`: the last hour, for the page.
 //! - `heartbeat`: checks that the shards' threads and the keeper make progress.
-//! - `last_seen`: what the keeper thread last observed.
+//! - `last_seen`: what the keeper thread last observed. `fleet_seen`: what the coordinator last told.
 //! - `rate_limited_log`: limits how often an event that repeats is logged.
 
 pub(crate) mod figures;
 pub(crate) mod finding;
 pub(crate) mod findings;
+pub(crate) mod fleet_seen;
 pub(crate) mod heartbeat;
 mod history;
 pub(crate) mod last_seen;

@@ -145,14 +145,14 @@ impl Load {
         let connections = self.connections as usize;
         let needed = threads * self.address.len().max(1);
         if connections < needed {
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found --connections {connections}, allowed: {needed} or more: each of {threads} threads needs one to each \
                  --address"
             )));
         }
         let info = &self.front_ends.info;
         if !info.is_empty() && info.len() != self.address.len() {
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found {} --info and {}, allowed: one --info for each --address, in their order",
                 info.len(),
                 counted(self.address.len() as u64, "--address")

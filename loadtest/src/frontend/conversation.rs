@@ -136,13 +136,13 @@ impl<'a> Conversation<'a> {
 
     /// Returns the error of a target that cannot be put under load.
     pub(crate) fn cannot(&self, reason: &str) -> Failure {
-        Failure::usage(format!("{}: {reason}", self.access.endpoint))
+        Failure::usage(format_args!("{}: {reason}", self.access.endpoint))
     }
 
     /// Returns the error of a target that speaks another protocol.
     pub(crate) fn other(&self, reason: &str) -> Failure {
         let protocol = self.access.protocol.protocol;
-        Failure::usage(format!("{} does not speak {protocol}: {reason}", self.access.endpoint))
+        Failure::usage(format_args!("{} does not speak {protocol}: {reason}", self.access.endpoint))
     }
 
     /// Returns the error of a target that speaks another protocol, with the start of its answer.
@@ -157,13 +157,13 @@ impl<'a> Conversation<'a> {
         let address = &self.access.endpoint;
         let words = text(&refusal.words);
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
-            return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
+            return Failure::usage(format_args!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
         let advice = if self.access.token.is_some() {
             "check the token in the file of --token-file"
         } else {
             "give its token with --token-file"
         };
-        Failure::usage(format!("{address} refused: {words}; {advice}"))
+        Failure::usage(format_args!("{address} refused: {words}; {advice}"))
     }
 }

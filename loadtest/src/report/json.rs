@@ -267,13 +267,13 @@ impl Objective {
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, Failure> {
     let name = path.display();
     let bytes =
-        std::fs::read(path).map_err(|reason| Failure::usage(format!("cannot read {name}: {reason}")))?;
+        std::fs::read(path).map_err(|reason| Failure::usage(format_args!("cannot read {name}: {reason}")))?;
     let file: Json = serde_json::from_slice(&bytes).map_err(|reason| misshapen(path, &reason))?;
     for (key, wanted) in [("format", Json::from(FORMAT)), ("kind", Json::from(kind))] {
         let found = file.get(key);
         if found != Some(&wanted) {
             let found = found.map_or_else(|| format!("no {key}"), |found| format!("{key} {found}"));
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found {found} in {name}, allowed: a file with {key} {wanted}, written by this version of \
                  snowbank-loadtest"
             )));
@@ -283,5 +283,5 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, Fa
 }
 
 fn misshapen(path: &Path, reason: &serde_json::Error) -> Failure {
-    Failure::usage(format!("{} is not what snowbank-loadtest --json writes: {reason}", path.display()))
+    Failure::usage(format_args!("{} is not what snowbank-loadtest --json writes: {reason}", path.display()))
 }

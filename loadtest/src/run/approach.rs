@@ -85,7 +85,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
     let asked = scenario.batch;
     let allowed = promise.max_count;
     if asked > allowed {
-        return Err(Failure::usage(format!(
+        return Err(Failure::usage(format_args!(
             "found --batch {asked}, allowed: at most {allowed}, the target's limit"
         )));
     }
@@ -118,7 +118,7 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
                     "opened only {taken} of {wanted} connections: {reason}; use fewer --connections, or raise this machine's limit"
                 ),
             },
-            _ => Failure::from_target(format!(
+            _ => Failure::from_target(format_args!(
                 "the target accepted only {taken} of {wanted} connections: {reason}"
             )),
         })?;

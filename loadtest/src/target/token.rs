@@ -25,18 +25,18 @@ impl Token {
         // If the path names a device, the read must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
         let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
-        read.map_err(|reason| Failure::usage(format!("cannot read the token file {name}: {reason}")))?;
+        read.map_err(|reason| Failure::usage(format_args!("cannot read the token file {name}: {reason}")))?;
         while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
             token.pop();
         }
         if token.contains(&b'\n') {
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found several lines in the token file {name}, allowed: one token, as a client sends it"
             )));
         }
         if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
             let size = token.len();
-            return Err(Failure::usage(format!(
+            return Err(Failure::usage(format_args!(
                 "found a token of {size} bytes in {name}, allowed: 1 to {MAX_TOKEN_SIZE}"
             )));
         }

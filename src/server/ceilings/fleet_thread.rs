@@ -14,7 +14,7 @@ use super::job_thread::{Asks, JobThread, NoReply, Reply, Timer};
 use crate::config::SOURCES_MAX;
 use crate::os_clock;
 use crate::server::common::Common;
-use crate::server::health::last_seen::Noticed;
+use crate::server::health::fleet_seen::FleetSeen;
 use snowbank_core::clock::BootMicros;
 use snowbank_core::grant::TakenOver;
 use snowbank_core::keeper::{Outcome, PERIOD, WantedRange};
@@ -106,7 +106,7 @@ pub(crate) trait Host: Send {
     fn clocks(&self) -> Clocks;
 
     /// Shows the result of a check to the operator.
-    fn checked(&self, answer: Result<(), NoAnswer>, noticed: &Noticed);
+    fn checked(&self, seen: &FleetSeen);
 
     /// Returns true once the daemon has lost a worker ID or its state, so that it ends.
     fn is_lost(&self) -> bool;
@@ -121,11 +121,9 @@ impl Host for Arc<Common> {
         Clocks::at(self.wall.believe(reading).wall, reading)
     }
 
-    fn checked(&self, answer: Result<(), NoAnswer>, noticed: &Noticed) {
-        self.metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
-        let mut seen = self.metrics.keeper();
-        seen.fleet_silence = answer.err().map(|answer| answer.reason);
-        seen.noticed.clone_from(noticed);
+    fn checked(&self, seen: &FleetSeen) {
+        self.metrics.fleet_answers.store(seen.silence.is_none(), Ordering::Relaxed);
+        self.metrics.fleet().clone_from(seen);
     }
 
     fn is_lost(&self) -> bool {
@@ -149,7 +147,7 @@ pub(crate) struct Work {
     host: Box<dyn Host>,
     /// When the last check began. `None`: none did since the last source started.
     checked_at: Option<BootMicros>,
-    noticed: Noticed,
+    seen: FleetSeen,
     /// The time at which the last count of all pools began.
     noticed_at: Option<Instant>,
     /// The index of the pool that is being counted. `None` between two counts.
@@ -198,15 +196,15 @@ impl Work {
         let clocks = self.host.clocks();
         // A daemon that serves must soon notice a loss.
         self.in_fleet.member.hurry();
-        let answer = match self.in_fleet.member.check(clocks) {
+        self.seen.silence = match self.in_fleet.member.check(clocks) {
             Ok(()) => {
                 self.notice(clocks);
-                Ok(())
+                None
             }
-            Err(FleetError::NoAnswer(answer)) => Err(answer),
+            Err(FleetError::NoAnswer(answer)) => Some(answer.reason),
             Err(loss) => return Some(self.lost(&loss)),
         };
-        self.host.checked(answer, &self.noticed);
+        self.host.checked(&self.seen);
         self.found_loss()
     }
 
@@ -225,7 +223,7 @@ impl Work {
     pub(crate) fn leave(&mut self, sources: &[usize]) {
         self.in_fleet.member.leave(sources);
         self.in_fleet.pools.retain(|(source, _)| !sources.contains(source));
-        self.noticed.pools.retain(|pool| !sources.contains(&pool.source));
+        self.seen.pools.retain(|pool| !sources.contains(&pool.source));
     }
 
     /// Returns the daemon's membership.
@@ -237,7 +235,7 @@ impl Work {
     /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at
     /// most one call to the coordinator.
     fn notice(&mut self, clocks: Clocks) {
-        self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
+        self.seen.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
             self.noticed_at = Some(Instant::now());
             self.counting = Some(0);
@@ -250,8 +248,8 @@ impl Work {
         // If the coordinator did not answer, the next check continues the count.
         if let Ok(Some(counted)) = member.count_on(pool, clocks) {
             self.counting = self.counting.map(|at| at + 1);
-            self.noticed.pools.retain(|pool| pool.source != counted.source);
-            self.noticed.pools.push(counted);
+            self.seen.pools.retain(|pool| pool.source != counted.source);
+            self.seen.pools.push(counted);
         }
     }
 }
@@ -274,7 +272,7 @@ pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet>
         in_fleet,
         host,
         checked_at: None,
-        noticed: Noticed::default(),
+        seen: FleetSeen::default(),
         noticed_at: None,
         counting: None,
         restores: 0,

@@ -509,7 +509,7 @@ mod tests {
     use super::super::fleet_thread::{self, Host};
     use super::*;
     use crate::config::{self, Interface, Overrides};
-    use crate::server::health::last_seen::Noticed;
+    use crate::server::health::fleet_seen::FleetSeen;
     use snowbank_core::clock::{BootMicros, Reading};
     use snowbank_fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
     use snowbank_id::layout::UnixMicros;
@@ -556,7 +556,7 @@ mod tests {
             self.0
         }
 
-        fn checked(&self, _: Result<(), NoAnswer>, _: &Noticed) {}
+        fn checked(&self, _: &FleetSeen) {}
 
         fn is_lost(&self) -> bool {
             false

@@ -275,9 +275,8 @@ impl Ceilings {
                 fleet_thread::Done::Ranged(wanted, answer) => {
                     let now = self.keeper.believe(reading);
                     self.keeper.ranged(wanted, answer.as_ref().ok().copied(), now);
-                    let mut seen = metrics.keeper();
-                    seen.fleet_raises += u64::from(answer.is_ok());
-                    seen.fleet_silence = answer.err().map(|answer| answer.reason);
+                    metrics.keeper().fleet_raises += u64::from(answer.is_ok());
+                    metrics.fleet().silence = answer.err().map(|answer| answer.reason);
                 }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_core::keeper::{PERIOD, Polled, Reach, Written};
-use snowbank_fleet::Counted;
 
 /// The least change of wall − boot (the wall clock minus the boot clock) that counts as a step
 /// between two polls. A time server that slews the clock changes wall − boot by far less.
@@ -28,13 +27,8 @@ pub(crate) struct LastSeen {
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
     pub(crate) failures: u64,
-    /// The reason why the coordinator did not answer the last time. `None`: the coordinator
-    /// answered.
-    pub(crate) fleet_silence: Option<String>,
     /// The number of raises made durable at the coordinator, plus the number of ranges taken there.
     pub(crate) fleet_raises: u64,
-    /// The facts that the fleet thread has noticed for the operator.
-    pub(crate) noticed: Noticed,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
     /// The boot clock when wall − boot was last compared, and the value of wall − boot then.
@@ -44,15 +38,6 @@ pub(crate) struct LastSeen {
     /// stands still seems to step back at each poll, so equal directions in a row count as one
     /// step.
     stepped: i64,
-}
-
-/// Facts for the operator that the fleet thread learns during a check of its keys.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noticed {
-    /// The count of each source's worker IDs.
-    pub(crate) pools: Vec<Counted>,
-    /// The Unix time at which the certificate that the daemon shows to the coordinator expires.
-    pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
 /// The lengths of the raises of the last minute.

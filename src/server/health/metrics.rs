@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
+use super::fleet_seen::FleetSeen;
 use super::history::History;
 use super::last_seen::LastSeen;
 use super::latency::{BOUNDS_US, Latency};
@@ -293,6 +294,7 @@ pub(crate) struct Metrics {
     /// decoded yet.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
+    fleet: Mutex<FleetSeen>,
     recent: Mutex<Recent>,
     history: Mutex<History>,
     last_reload: Mutex<Option<LastReload>>,
@@ -326,6 +328,7 @@ impl Metrics {
             refused: Counter::default(),
             queued_bytes: CachePadded::default(),
             keeper: Mutex::new(LastSeen::new(started)),
+            fleet: Mutex::default(),
             recent: Mutex::default(),
             history: Mutex::default(),
             last_reload: Mutex::default(),
@@ -351,6 +354,11 @@ impl Metrics {
     /// Locks and returns the keeper's last observations. Requests must not wait for this lock.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks and returns what the coordinator last told.
+    pub(crate) fn fleet(&self) -> MutexGuard<'_, FleetSeen> {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn last_reload(&self) -> MutexGuard<'_, Option<LastReload>> {

@@ -344,10 +344,11 @@ fn put_fleet(metrics: &Metrics, live: &LiveConfig, samples: &mut Samples) {
     if waits_for.is_none() && left_s.is_none() {
         return;
     }
-    let silence = seen.fleet_silence.clone();
+    let fleet = metrics.fleet();
+    let silence = fleet.silence.clone();
     let is_waiting = waits_for.is_some();
     let silent = if is_waiting { silence } else { seen.polled.fleet_failure.clone().or(silence) };
-    let known = seen.noticed.pools.iter().filter(|_| !is_waiting);
+    let known = fleet.pools.iter().filter(|_| !is_waiting);
     for &Counted { source, numbers, held } in known {
         if let Some((_, supply)) = live.in_order().find(|(index, _)| *index == source) {
             let mut pool = Subject::new(Group::Pool, supply.name());
@@ -362,5 +363,5 @@ fn put_fleet(metrics: &Metrics, live: &LiveConfig, samples: &mut Samples) {
         .put(CoordinatorUp, silent.is_none())
         .put(FleetSilent, silent)
         .put(FleetWaitsFor, waits_for)
-        .put(FleetCertificateEnds, seen.noticed.certificate_ends_unix_s.filter(|_| !is_waiting));
+        .put(FleetCertificateEnds, fleet.certificate_ends_unix_s.filter(|_| !is_waiting));
 }
