@@ -49,7 +49,7 @@ pub(super) enum Command {
     },
     /// Drop worker IDs that no source has any more, once the clock is past all IDs granted to them
     #[command(after_help = forget::HELP)]
-    Forget(forget::Arguments),
+    Forget(Directory),
     /// Lower the ceilings of a source, because the stored ones are wrong and no ID above INSTANT
     /// was handed out
     #[command(after_help = lower::HELP)]
@@ -99,7 +99,7 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
         Command::Show(arguments) => show::run(arguments, out),
         Command::Export { directories, output } => export(directories, output.as_deref(), out),
         Command::Import { directories, file } => import(directories, file, out),
-        Command::Forget(arguments) => forget::run(arguments, out),
+        Command::Forget(directory) => forget::run(directory, out),
         Command::Lower(arguments) => lower::run(arguments, out),
     }
 }

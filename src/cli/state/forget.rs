@@ -23,14 +23,8 @@ Exit codes:
   1  no state, in use, or the clock is not past what was granted
   2  wrong use";
 
-#[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Arguments {
-    #[command(flatten)]
-    directory: Directory,
-}
-
-pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let (directory, mut records) = open_own(&arguments.directory.path()?)?;
+pub(super) fn run(directory: &Directory, out: &mut impl Write) -> Outcome {
+    let (directory, mut records) = open_own(&directory.path()?)?;
     let now = believed(&records, &HostIdentity::here(), os_clock::read());
     let forgotten = store::forget(&mut records, now);
     if !forgotten.is_empty() {
