@@ -85,15 +85,15 @@ pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 use snowbank_id::layout::UnixMicros;
 pub use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 
-/// Reads a configuration: the path (for messages and relative paths) and the text of a file, if
-/// there is one, and the options and environment variables that override it.
+/// Reads a configuration: a file, if there is one, and the options and environment variables that
+/// override it. The path of the file is for messages and relative paths.
 ///
 /// `cores` is the number of shards if none is given. `now` decides whether layouts have begun or
 /// ended.
 ///
 /// # Errors
 /// All mistakes that were found, each with its place. The values of a file are checked only if the
-/// file is TOML, and the rules between settings only if there is no mistake so far.
+/// file is TOML. The rules between settings are checked only if there is no mistake so far.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,

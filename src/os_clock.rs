@@ -11,7 +11,7 @@ const TORN_US: i64 = 1_000;
 /// The most attempts. After them, `read` returns the torn reading with the smallest gap.
 const ATTEMPTS: usize = 16;
 
-/// Reads the wall clock and the boot clock as of one moment: reads the boot clock before and after
+/// Reads the wall clock and the boot clock as of one moment. Reads the boot clock before and after
 /// the wall clock, and compares the two readings.
 #[inline]
 pub fn read() -> Reading {

@@ -14,7 +14,7 @@ use crate::{Effort, server};
 /// The time between two requests.
 const EVERY: Duration = Duration::from_micros(100);
 
-/// Prints the latency of single IDs at 10,000/s, first on the disk as it is, then on a disk that
+/// Prints the latency of single IDs at 10,000/s on the disk as it is. Then prints it on a disk that
 /// takes 500 ms for each sync. The latency of a request counts from the moment at which the request
 /// was due.
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {

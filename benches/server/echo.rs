@@ -1,5 +1,5 @@
-//! The lowest cost of any server: a single-thread epoll server that answers each NEXT of one ID
-//! with 24 bytes, or each INCR with a number of 19 digits.
+//! The lowest cost of any server. A single-thread epoll server answers each NEXT of one ID with 24
+//! bytes, or each INCR with a number of 19 digits.
 //!
 //! One turn is one `recv`, one `send` and a share of one `epoll_wait`. Every server has these
 //! costs. All further costs of a server are its own.

@@ -31,7 +31,7 @@ pub(crate) struct Exchange {
 }
 
 /// Requests on several connections. Each connection has `depth` requests in flight, and sends the
-/// next ones when all of them are answered, so that every server gets batches of the same size.
+/// next ones when all of them are answered. So every server gets batches of the same size.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) exchange: &'a Exchange,

@@ -24,12 +24,12 @@ use spread::Interval;
 /// Figures whose ratio is at most this never count as different: nobody would act on it.
 const ALWAYS_SAME: f64 = 1.05;
 
-/// If the runs show no difference, but an interval extends beyond this factor or its inverse, the
-/// runs give no answer: B may still be twice or half as much as A.
+/// If the runs show no difference, an interval may still extend beyond this factor or its inverse.
+/// Then the runs give no answer, because B may be twice or half as much as A.
 const CAN_TELL: f64 = 2.0;
 
-/// The figures to compare. Each entry has the figure's row and name, the words to use if B's value
-/// is higher, and the words to use if B's value is lower. A higher value is worse for all figures
+/// The figures to compare. Each entry has the figure's row and name. Then it has the words to use
+/// if B's value is higher, and those to use if it is lower. A higher value is worse for all figures
 /// but the rate.
 const COMPARED: [[&str; 4]; 8] = [
     [IDS, RATE, "higher", "lower"],
@@ -61,8 +61,8 @@ const ALIKE: [(&str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread. For all figures together: B is better or worse in none, and
-    /// at least one response time or the CPU per request is known to be the same.
+    /// No difference beyond the spread. For all figures together, B is better or worse in none. And
+    /// at least one response time, or the CPU per request, is known to be the same.
     Same,
     /// B is worse. For all figures together: B is worse in at least one.
     Worse,

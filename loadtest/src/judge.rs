@@ -32,8 +32,8 @@ use crate::value::Rate;
 /// this long, the target closed a connection for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// If the generator was further behind its schedule than this when a fault ended the run, the
-/// generator may have sent too many requests at once.
+/// The generator may be further behind its schedule than this when a fault ends the run. Then it
+/// may have sent too many requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
 /// A closed loop is limited by its own threads if one of them needed a core for more than this

@@ -56,7 +56,7 @@ pub(crate) struct Watched {
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
     /// The bunches of requests that the generator sent late since the last look at the target's
-    /// waits: for each bunch, the due time of its first request, and its sending time.
+    /// waits. Each has the due time of its first request, and its sending time.
     late: Mutex<Vec<(u64, u64)>>,
     /// The cores that this process may use.
     cores: Vec<usize>,

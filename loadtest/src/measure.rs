@@ -133,9 +133,9 @@ pub(crate) struct Counts {
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the outage took away. There are three kinds: requests in flight on a
-    /// connection that the outage ended, requests that were due while no connection was open, and
-    /// requests that the daemon refused because it was stopping.
+    /// Requests that the outage took away. There are three kinds. The outage ended the connection
+    /// on which a request was in flight. Or a request was due while no connection was open. Or the
+    /// daemon refused a request because it was stopping.
     pub(crate) lost: u64,
     /// The length of the outage. For a thread, the outage lasts until all its connections are open
     /// again and one of them has had an answer. For all threads together, the length is the longest

@@ -203,7 +203,7 @@ impl<'a> Basis<'a> {
 
     /// Returns the processor time of a request at this many requests per second. At a higher load,
     /// requests share wake-ups and cost less. So the figure is that of the highest step at or below
-    /// the load, or of the lowest step if all steps are above the load. Steps that miss the
+    /// the load. If all steps are above the load, it is that of the lowest. Steps that miss the
     /// objective do not count.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
         let mut known: Vec<&Step> =

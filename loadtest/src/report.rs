@@ -37,8 +37,9 @@ pub(crate) const ORIGIN: &str = "origin";
 pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
 pub(crate) const TERMINAL_ROWS: usize = 5;
 
-/// Returns the first line, of at most 100 characters: the verdict, the rate, the first objective
-/// that is not met (or, if all are met, the first objective), and how long the machine stood still.
+/// Returns the first line, of at most 100 characters: the verdict, the rate, an objective, and how
+/// long the machine stood still. The objective is the first that is not met or, if all are met, the
+/// first.
 pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
     let verdict = verdict.word().to_uppercase();
     let counts = &outcome.counts;

@@ -35,8 +35,8 @@ use step::Step;
 /// this rate, ten requests of a step of 5 s lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
-/// The first rate is at most this share of the source's full rate, so that the search can climb
-/// even if the layout has few IDs.
+/// The first rate is at most this share of the source's full rate. So the search can climb even if
+/// the layout has few IDs.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
 /// The pause between two steps, in which the target finishes the work of the earlier step.

@@ -49,8 +49,8 @@ const LINE_BYTES_MAX: usize = 64;
 const WRITE_BYTES_MAX: usize = 4_096;
 /// How often a write that waits for its reader looks for Ctrl-C.
 const LOOK_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The most by which an ID may be ahead of its instant, if a tick has more rows than IDs: as far as
-/// a daemon's IDs may be ahead of its clock by default.
+/// The most by which an ID may be ahead of its instant, if a tick has more rows than IDs. A
+/// daemon's IDs may be as far ahead of its clock by default.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// The same for long ticks.
 const AHEAD_TICKS_MAX: u64 = 4;

@@ -1,5 +1,5 @@
-//! Finds what the packaged service cannot do with a configuration: files that its user cannot read,
-//! and directories that its unit does not let it write. Root, who usually writes and checks a
+//! Finds what the packaged service cannot do with a configuration. Its user may be unable to read
+//! files, and its unit may not let it write directories. Root, who usually writes and checks a
 //! configuration, can do both and would not notice.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! `snowbank layout NAME --sql DIALECT`: the functions of a layout for a database, from an ID to
-//! its instant and from an instant to its first ID.
+//! `snowbank layout NAME --sql DIALECT`: the functions of a layout for a database. One leads from
+//! an ID to its instant, one from an instant to its first ID.
 
 use super::chosen::Chosen;
 use snowbank_id::layout::{Layout, Role};

@@ -353,8 +353,8 @@ impl Settings {
 }
 
 impl Limits {
-    /// Returns how long a request that names no time may wait: a second, or two ticks of its source
-    /// if that is longer; never above `max_wait`.
+    /// Returns how long a request that names no time may wait. It is a second, or two ticks of its
+    /// source if that is longer, and never above `max_wait`.
     pub fn default_wait_for(&self, tick: Duration) -> Duration {
         DEFAULT_WAIT.max(tick.saturating_mul(2)).min(self.max_wait)
     }

@@ -112,9 +112,9 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
     Mistakes::new(refused).map_or(Ok(Difference { changed, continues }), Err)
 }
 
-/// Returns for each wanted source the running source that it continues: the one with its name or,
-/// if a name has only changed, the one with the same settings. The name of a ticket source is its
-/// counter's, so a ticket source with another name is another source.
+/// Returns for each wanted source the running source that it continues. It is the one with its name
+/// or, if a name has only changed, the one with the same settings. The name of a ticket source is
+/// its counter's, so a ticket source with another name is another source.
 fn continued(running: &Settings, wanted: &mut Settings) -> Vec<Option<usize>> {
     let named = |name: &str| running.sources.iter().position(|source| source.name == name);
     let mut continues: Vec<Option<usize>> = wanted.sources.iter().map(|source| named(&source.name)).collect();

@@ -252,9 +252,10 @@ const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kuber
      apps.kubernetes.io/pod-index, or cut from the pod's name), or set worker_id_from = \"coordinator\" or \
      \"file:PATH\"";
 
-/// Returns the ordinal at the end of a host name's first label: a number behind the last hyphen or,
-/// in a label without hyphens, behind one word. Each part before is a word, which at most two
-/// digits may follow. The second label, if there is one, is not a number, as in an address.
+/// Returns the ordinal at the end of a host name's first label. It is a number behind the last
+/// hyphen or, in a label without hyphens, behind one word. Each part before is a word, which at
+/// most two digits may follow. The second label, if there is one, is not a number, as in an
+/// address.
 ///
 /// # Errors
 /// There is no ordinal, or a part is random or belongs to an address, so that two machines could
@@ -308,8 +309,8 @@ fn word_and_digits(part: &str) -> Option<(&str, &str)> {
 /// Returns the number in a file that has nothing else except white space.
 ///
 /// # Errors
-/// There are three reasons: the file is missing or empty, which may change without the operator; it
-/// cannot be read; or its text is not one number.
+/// The file is missing or empty, which may change without the operator. Or it cannot be read, or
+/// its text is not one number.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let bytes = read_bounded(path).map_err(|error| NoNumber::UnreadableFile {
         path: path.to_owned(),

@@ -89,7 +89,7 @@ impl Row {
     }
 }
 
-/// Defines a struct of settings and its table of rows: for each field its meaning, type and
+/// Defines a struct of settings and its table of rows. A row has a field's meaning, type and
 /// default, when a change takes effect, and how a value is read within its bounds.
 ///
 /// The expression after `at` finds the struct in [`Settings`], by the index of its source or

@@ -95,8 +95,8 @@ fn check_distinct(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Returns whether only one of two listeners can be opened: they have the same address, or one of
-/// them has the other's port for all addresses. `[::]` leaves IPv4 to a listener of its own.
+/// Returns whether only one of two listeners can be opened. Then they have the same address, or one
+/// of them has the other's port for all addresses. `[::]` leaves IPv4 to a listener of its own.
 fn overlap(one: &Address, other: &Address) -> bool {
     let socket = |address: &Address| place(address).parse::<SocketAddr>().ok();
     match (socket(one), socket(other)) {

@@ -135,9 +135,9 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// Refuses two different ID spaces that can make the same IDs at about the same time, if worker IDs
-/// are picked or if the daemon belongs to a fleet. Other daemons may then get any worker ID of
-/// either layout, so constants and worker IDs do not count.
+/// Refuses two different ID spaces that can make the same IDs at about the same time. Applies if
+/// worker IDs are picked, or if the daemon belongs to a fleet. Other daemons may then get any
+/// worker ID of either layout, so constants and worker IDs do not count.
 ///
 /// Two sources with the same ID space are not refused. A coordinator gives each worker ID once, and
 /// worker IDs from the machine are compared when they are picked. Outside a fleet, this comparison

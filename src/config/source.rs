@@ -2,8 +2,8 @@
 //! read.
 //!
 //! Settings that depend on a layout, or on how a supply of IDs is used, are set per source.
-//! Settings that depend on the machine (its clock, its directories, its connections), or that
-//! clients see as one fact of the daemon (`order`), are set once, in [`daemon`](super::daemon).
+//! Settings that depend on the machine (its clock, its directories, its connections) are set once,
+//! in [`daemon`](super::daemon). So is `order`, which clients see as one fact of the daemon.
 
 use std::time::Duration;
 

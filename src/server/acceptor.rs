@@ -131,8 +131,8 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // No pending connection can be evicted yet: either [`LEAVING_MAX`] connections are
-            // leaving, or every pending connection has sent bytes that the daemon has not read yet,
+            // No pending connection can be evicted yet. Either [`LEAVING_MAX`] connections are
+            // leaving. Or every pending connection has sent bytes that the daemon has not read yet,
             // or may be about to send some. This changes soon.
             room => pending::wait_for(room, changed).await,
         }

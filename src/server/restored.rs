@@ -8,12 +8,12 @@
 //! dropped. The keeper makes the ceilings durable again before it grants anything. If the daemon
 //! cannot read the log, only a jump of the clocks shows that the machine was restored.
 //!
-//! A ticket source with a counter of its own loses its grant for good, because no clock shows which
-//! numbers another copy of the machine has handed out. The state records that the counter is
-//! unknown, and so does the mark in the counter's lock, which waits for no disk. The daemon then does
-//! not start with this counter until the operator runs `snowbank ticket set`. A start also looks
-//! back in the log. A restore that was announced since the counter was last started or set counts,
-//! even if no daemon noticed it.
+//! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers
+//! another copy of the machine has handed out. The state records that the counter is unknown, and
+//! so does the mark in the counter's lock, which waits for no disk. The daemon then does not start
+//! with this counter until the operator runs `snowbank ticket set`. A start also looks back in the
+//! log. A restore that was announced since the counter was last started or set counts, even if no
+//! daemon noticed it.
 
 mod kernel_log;
 
@@ -130,8 +130,9 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
     thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
-            // Counted before, for the keeper, which compares the count before it grants a source that
-            // is starting now; and after, for a stop, which reads the count and then the generations.
+            // Counted before, for the keeper, which compares the count before it grants a source
+            // that is starting now. Counted after, too, for a stop, which reads the count and then
+            // the generations.
             common.restores.fetch_add(1, Ordering::Release);
             for supply in &common.live_config.borrow().supplies {
                 supply.source.record_restored();

@@ -2,8 +2,8 @@
 //! that nobody reads), only this thread waits, and clients are not delayed.
 //!
 //! The crate `tracing-appender` has such a thread too. But `tracing-appender` panics if the system
-//! has no thread left, prints to standard output if writing the last lines takes too long, and ends
-//! the thread at a flush.
+//! has no thread left. It prints to standard output if writing the last lines takes too long. And
+//! it ends the thread at a flush.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -150,9 +150,9 @@ impl<'h> Name<'h> {
 
 /// Returns true if a Host header has a loopback address or a `localhost` name.
 ///
-/// If a request to a loopback address has any other name, a web page may have pointed its own DNS
-/// name at this machine, so that its script can read the answers (DNS rebinding). If it has another
-/// address, such as 0.0.0.0, a browser does not say which page sent it.
+/// A request to a loopback address may have any other name. Then a web page may have pointed its
+/// own DNS name at this machine, so that its script can read the answers (DNS rebinding). If it has
+/// another address, such as 0.0.0.0, a browser does not say which page sent it.
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
     match Name::parse(host) {
         None => false,

@@ -124,7 +124,7 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// Between two polls of the keeper, a change of wall − boot by more than this is a jump: the wall
+/// Between two polls of the keeper, a change of wall − boot by more than this is a jump. The wall
 /// clock has stepped, or the machine was restored from a snapshot. The keeper is polled at least
 /// once a second, so a wall clock that stands still changes wall − boot by a second at most.
 const JUMP: Duration = Duration::from_secs(2);
@@ -132,9 +132,9 @@ const JUMP: Duration = Duration::from_secs(2);
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
 /// it, and the keeper writes it.
 ///
-/// A step is measured against the highest believed time plus the time that the boot clock has run
-/// since then, not against the last reading of the wall clock. So a wall clock that went back and
-/// returns is believed at once.
+/// A step is not measured against the last reading of the wall clock. It is measured against the
+/// highest believed time plus the time that the boot clock has run since then. So a wall clock that
+/// went back and returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,

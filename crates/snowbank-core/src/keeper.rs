@@ -42,8 +42,8 @@ use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The longest pause of the keeper between two polls, between two raises of a source in use, and
-/// between a failed write and the next write.
+/// The longest pause of the keeper between two polls, and between two raises of a source in use. It
+/// is also the pause between a failed write and the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises, unless a claim meets the ceiling. Soon after a start, the
 /// ceiling of a source in use is near. The ceiling then rises each time half of the remaining way
@@ -149,11 +149,11 @@ impl Keeper {
         self.sources.push(awaited);
     }
 
-    /// Puts a source whose first ceiling is granted already, and durable at each writer, in the
-    /// place of the source that had this index and no grant yet.
+    /// Puts a source in the place of the one that had this index and no grant yet. The first
+    /// ceiling of the new source is granted already, and durable at each writer.
     ///
     /// # Panics
-    /// Panics if the source in this place has started: then a write for it may be in flight, and
+    /// Panics if the source in this place has started. Then a write for it may be in flight, and
     /// its outcome would count for the new source.
     pub fn put(&mut self, index: usize, managed: ManagedSource) {
         let place = &mut self.sources[index];

@@ -6,9 +6,9 @@
 //! for more positions than the window holds wait in the source's [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
-//! and these operations are totally ordered. A claim is still a release, because a thread that
-//! finds the cursor ahead of its own clock must also see the clock reading that moved the cursor
-//! there. The ceiling is read with acquire.
+//! and these operations are totally ordered. A claim is still a release. A thread that finds the
+//! cursor ahead of its own clock must also see the clock reading that moved the cursor there. The
+//! ceiling is read with acquire.
 
 pub mod wait_queue;
 
@@ -97,8 +97,9 @@ impl Source {
     /// IDs of earlier ticks may have been handed out after the copy was made. The burst reserve
     /// grows from that tick on.
     ///
-    /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
-    /// begins at `start`, so that the first ID is available at once if `max_ahead` allows it.
+    /// After a crash, or to guard a first start, `start` is ahead of the wall clock. Then a
+    /// catch-up begins at `start`, so that the first ID is available at once if `max_ahead` allows
+    /// it.
     pub fn new(
         name: String,
         numbering: Numbering,

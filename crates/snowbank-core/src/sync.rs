@@ -1,4 +1,4 @@
-//! The one place that replaces the standard atomics with loom's, so that the models of
+//! The one place that replaces the standard atomics with loom's. So the models of
 //! [`shard`](crate::shard) and of a shared counter's ranges check the shipped code.
 //!
 //! Run the models with `RUSTFLAGS="--cfg snowbank_loom"` and `cargo test --release --package

@@ -113,7 +113,7 @@ impl Format {
     /// Makes the codec for the IDs of one source.
     ///
     /// # Errors
-    /// Returns an error if the format needs a layout and the source has none, or if the format
+    /// Returns an error if the format needs a layout and the source has none. Also if the format
     /// needs keys and the context has none.
     pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
         Ok(Codec(match self {

@@ -236,8 +236,8 @@ impl Numbering {
 
     /// Returns true if both numberings can hand out the same ID at about the same time. So the
     /// result is false for layouts whose epochs are years apart. The result is also false for a
-    /// counter and a layout, because an application numbers the rows of a table with one of them,
-    /// never with both.
+    /// counter and a layout. An application numbers the rows of a table with one of them, never
+    /// with both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

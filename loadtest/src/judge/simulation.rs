@@ -30,7 +30,7 @@ const WORK_NS: u64 = 20 * US;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
-    /// Three busy loops at normal priority: now and then, a thread that wakes has to wait for up to
+    /// Three busy loops at normal priority. Now and then, a thread that wakes has to wait for up to
     /// 4 ms, until a loop has had its slice.
     BusyLoops,
     /// Two programs of real-time priority that take a core for 1 to 20 ms.
@@ -115,8 +115,8 @@ impl Core {
         at
     }
 
-    /// Returns for how long a thread that is due at `from` and runs at `until` waits because
-    /// another program, or another thread of the target, has the core.
+    /// Returns how long a thread that is due at `from` and runs at `until` waits for a core.
+    /// Another program, or another thread of the target, has the core meanwhile.
     fn waited_ns(&self, from: u64, until: u64) -> u64 {
         (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }

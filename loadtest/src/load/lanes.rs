@@ -38,9 +38,8 @@ impl Lanes {
         Self(lanes.collect())
     }
 
-    /// Takes a request that is due before `end_ns`: one that is due on the thread's own schedule,
-    /// or else one that is overdue on the schedule of another thread. Returns the instant at which
-    /// the request was due.
+    /// Takes a request that is due before `end_ns`. It is due on the thread's own schedule, or else
+    /// overdue on the schedule of another thread. Returns the instant at which the request was due.
     pub(super) fn take(&self, thread: usize, now_ns: u64, end_ns: u64) -> Option<u64> {
         let last_ns = end_ns.checked_sub(1)?;
         let own = self.0[thread].take(now_ns.min(last_ns));

@@ -300,8 +300,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Returns `began_ns`, the start of the last turn, if something held up the thread in that turn:
-/// the turn was long, and the sleep after it ended at once. Answers may have lain unread since
+/// Returns `began_ns`, the start of the last turn, if something held up the thread in that turn.
+/// Then the turn was long, and the sleep after it ended at once. Answers may have lain unread since
 /// `began_ns`.
 fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
     (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)

@@ -7,7 +7,7 @@ use std::time::Duration;
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
 /// Returns the time for which quotas have held up this process's control group and the groups that
-/// contain it, since these groups were made; 0 without quotas.
+/// contain it. It counts since these groups were made, and is 0 without quotas.
 pub(crate) fn held_up() -> Duration {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut sum = Duration::ZERO;

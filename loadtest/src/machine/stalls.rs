@@ -128,8 +128,8 @@ impl Stalls {
 
     /// Returns the delay that the machine may have caused to a request that was sent and answered
     /// at these instants. The delay is the sum of the stalls that touch the request, or whose queue
-    /// touches the request, plus a quarter of this sum for the queue. If the lateness of a bunch is
-    /// longer than the sum, a quarter of the lateness is added instead.
+    /// does. A quarter of this sum is added for the queue. If the lateness of a bunch is longer
+    /// than the sum, a quarter of the lateness is added instead.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();

@@ -14,8 +14,8 @@ const VIEWS: [View; 4] = [
     View { width: 390, dark: true },
 ];
 
-/// Runs a script on a page. The page is in an iframe of another page, because the policy of the
-/// page forbids scripts, and because no browser window is as narrow as a phone.
+/// Runs a script on a page. The page is in an iframe of another page. The policy of the page
+/// forbids scripts, and no browser window is as narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
     let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));

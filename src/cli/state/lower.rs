@@ -105,9 +105,8 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     Record { owner, boot, id_minus_boot_us, clean: true, untouched: true, ..lower }
 }
 
-/// Refuses a lower bound for worker IDs whose marks say more than this state knows: that they were
-/// moved away, or that another state granted IDs above the bound. The operator promises nothing about
-/// these.
+/// Refuses a lower bound for worker IDs whose marks say more than this state knows. They were moved
+/// away, or another state granted IDs above the bound. The operator promises nothing about these.
 fn refuse_other_marks(lower: &Record, locks: &WorkerLocks) -> Outcome {
     let (name, numbering) = (&lower.name, &lower.numbering);
     for mark in locks.own_marks()? {

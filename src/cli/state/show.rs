@@ -89,7 +89,7 @@ struct Snapshot {
 const ATTEMPTS: usize = 100;
 
 /// Reads the records, their marks and the holder as of one moment. Otherwise a mark that is newer
-/// than its record would seem to be above the ceiling, and a daemon that stops meanwhile would seem
+/// than its record would seem to be above the ceiling. And a daemon that stops meanwhile would seem
 /// to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     for _ in 0..ATTEMPTS {

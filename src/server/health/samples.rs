@@ -135,8 +135,8 @@ impl Subject {
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     pub(crate) daemon: Subject,
-    /// The protocols that have listeners, the sources in the order of the file, the identities in
-    /// the order of their names, and the sources whose worker IDs were counted.
+    /// The protocols that have listeners, and the sources in the order of the file. Then the
+    /// identities in the order of their names, and the sources whose worker IDs were counted.
     pub(crate) others: Vec<Subject>,
 }
 

@@ -24,8 +24,8 @@
 //!
 //! A reload takes the same steps. New sources of this machine take them before the new
 //! configuration is live, so the reload is refused if one fails. Removed sources end once no shard
-//! has them: the keeper seals them, then the control thread confirms at the coordinator, and lowers
-//! marks, state and keys, in this order; the locks are free before the keys.
+//! has them. The keeper seals them. Then the control thread confirms at the coordinator, and lowers
+//! marks, state and keys, in this order. The locks are free before the keys.
 //!
 //! Sources start in two groups: those that need no coordinator, and the others. If a source of the
 //! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at

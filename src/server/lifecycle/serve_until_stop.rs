@@ -22,15 +22,15 @@ use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
-    /// Serves until a signal, a loss or a refused start stops the daemon, and then stops: accepts
-    /// no more connections, answers the requests that have arrived, seals every source, and trims
-    /// its ceiling. If storage needs longer than `drain_timeout` and a few seconds, returns without
+    /// Serves until a signal, a loss or a refused start stops the daemon. Then accepts no more
+    /// connections, answers the requests that have arrived, seals every source, and trims its
+    /// ceiling. If storage needs longer than `drain_timeout` and a few seconds, returns without
     /// waiting for the keeper thread. That thread then ends with the process.
     ///
     /// `serve_admin` serves the connections of one admin listener until it is dropped.
     ///
-    /// Calls `announce` once the daemon listens and its configuration stands: when the first
-    /// sources have started or wait, and at most a second after it listens.
+    /// Calls `announce` once the daemon listens and its configuration stands. By then the first
+    /// sources have started or wait, or it has listened for a second.
     ///
     /// # Errors
     /// The start was refused, the daemon has lost a worker ID, the system has no thread or reactor

@@ -1,5 +1,5 @@
-//! Decides when a daemon stops, by a signal, the end of standard input, a loss or a refused start,
-//! and for how long it still serves.
+//! Decides when a daemon stops, and for how long it still serves. It stops by a signal, the end of
+//! standard input, a loss or a refused start.
 
 use std::future::Future;
 use std::io;

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The size of a record's header in bytes: one for the type, two for the version, and two for the
-/// length of the rest (RFC 8446, 5.1).
+/// The size of a record's header in bytes. One is for the type, two for the version, and two for
+/// the length of the rest (RFC 8446, 5.1).
 const HEADER_BYTES: usize = 5;
 
 /// The number of bytes that TLS 1.3 adds to a record's contents: the header, the type of the

@@ -15,7 +15,7 @@ use snowbank_state::system_error::may_pass;
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
 /// this pool is used up, the kernel drops packets of every program. With a limit of 128 KiB, 9,000
-/// clients that never read used 1.5 GB of the pool, and single IDs for other clients took 200 ms. A
+/// clients that never read used 1.5 GB of the pool. Single IDs for other clients took 200 ms. A
 /// limit of 16 KiB does not make a long reply slower.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
@@ -77,9 +77,9 @@ pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener
     }
 }
 
-/// Returns the reason if a start cannot listen at this address, whether or not another program does:
-/// the machine does not have the address, or the path of a socket leads nowhere. Opens nothing, and
-/// resolves no host name.
+/// Returns the reason if a start cannot listen at this address, whether or not another program
+/// does. Either the machine does not have the address, or the path of a socket leads nowhere. Opens
+/// nothing, and resolves no host name.
 pub(crate) fn refusal_of_place(address: &Address) -> Option<StartError> {
     match address {
         Address::Unix(path) => check_file(path).err().or_else(|| {

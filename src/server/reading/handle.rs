@@ -10,10 +10,10 @@ use crate::server::health::status::Status;
 use crate::server::shared::live_config::TRY_TIMEOUT;
 use crate::server::shared::start_error::StartError;
 
-/// The time for which a stop waits for storage after `drain_timeout`. With the default settings and
-/// without an admin listener, a stop takes less than the 10 s after which a container is killed,
-/// even if nothing reads the log. If storage does not answer within this time, the next start
-/// begins as after a kill.
+/// The time for which a stop waits for storage after `drain_timeout`. A container is killed after
+/// 10 s. With the default settings and without an admin listener, a stop takes less, even if
+/// nothing reads the log. If storage does not answer within this time, the next start begins as
+/// after a kill.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A handle with which other parts of the process read the daemon's health.

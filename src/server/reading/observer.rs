@@ -1,6 +1,6 @@
-//! The observer reads the daemon's status about once a second, or less often while no source is
-//! in use, and logs changes of findings and of readiness. It runs on the keeper thread, which wakes
-//! up once a second anyway.
+//! The observer reads the daemon's status about once a second, or less often while no source is in
+//! use. It logs changes of findings and of readiness. It runs on the keeper thread, which wakes up
+//! once a second anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -120,8 +120,8 @@ struct Logged {
 }
 
 impl Logged {
-    /// Returns true if `level` must be logged: at once if it is worse than the logged level, and
-    /// once it has lasted for [`SETTLED`] if it is better.
+    /// Returns true if `level` must be logged. A worse level than the logged one is logged at once,
+    /// a better one once it has lasted for [`SETTLED`].
     fn should_log(&mut self, level: Level, now: Instant) -> bool {
         if level <= self.level {
             self.better_since = None;

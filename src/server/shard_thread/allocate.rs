@@ -258,9 +258,9 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Returns the instant from which the latency of the request counts: the instant at which the
-    /// request was read or, if it waited for its client's rate, at which the rate allowed it. So a
-    /// client that exceeds its rate does not make the daemon look slow.
+    /// Returns the instant from which the latency of the request counts. It is the instant at which
+    /// the request was read or, if it waited for its client's rate, at which the rate allowed it.
+    /// So a client that exceeds its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
             Parked::Queued(queued) => match &queued.taken {
@@ -281,9 +281,9 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Puts the IDs of the request into `state.runs`. There are two reasons why the request may
-    /// have to wait again: after the wait for its client's rate, it may have to wait for its
-    /// source; or its IDs were lost when the grant was revoked.
+    /// Puts the IDs of the request into `state.runs`. The request may have to wait again for two
+    /// reasons. After the wait for its client's rate, it may have to wait for its source. Or its
+    /// IDs were lost when the grant was revoked.
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),

@@ -173,8 +173,8 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     /// Waits for the IDs of a request, and encodes its reply. If more bytes were read behind the
-    /// request than a short turn serves, also waits for a permit, because all connections that wait
-    /// for a source continue at the same time once the source has IDs again.
+    /// request than a short turn serves, also waits for a permit. All connections that wait for a
+    /// source continue at the same time once the source has IDs again.
     ///
     /// # Errors
     /// The connection was reset, or writing its replies failed. A request that was waiting has left

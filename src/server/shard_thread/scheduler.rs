@@ -196,8 +196,8 @@ impl Scheduler {
         let is_permitted = Rc::new(Cell::new(false));
         account.is_permitted = Some(Rc::clone(&is_permitted));
         self.queued.set(self.queued.get() + 1);
-        // Each handshake in the queue moves the next handshake back by twice the cost of a step:
-        // once for its own step, and once for turns of other connections. So a flood of handshakes
+        // Each handshake in the queue moves the next handshake back by twice the cost of a step.
+        // One is for its own step, one for turns of other connections. So a flood of handshakes
         // gets half of the thread's time.
         let is_handshake = account.is_handshake;
         let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };

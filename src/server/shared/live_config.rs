@@ -31,7 +31,7 @@ pub(crate) struct LiveConfig {
 }
 
 /// The longest time that a stop waits until a running try has ended and has given back its worker
-/// IDs: a second more than the pause after a new worker ID, which a stop cuts short.
+/// IDs. It is a second more than the pause after a new worker ID, which a stop cuts short.
 pub(crate) const TRY_TIMEOUT: Duration =
     noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 

@@ -27,7 +27,7 @@ pub enum StartError {
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
     /// Another daemon of the fleet holds a worker ID, a counter or the state that this daemon
-    /// needs, or took one of these while this daemon ran. Or, during the start, the coordinator
+    /// needs. Or it took one of these while this daemon ran. Or, during the start, the coordinator
     /// went back, or all endpoints began to lead to another cluster.
     HeldInFleet(String),
     /// Another problem that may pass by itself. Examples: the state directory or an address is in

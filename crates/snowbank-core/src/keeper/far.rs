@@ -8,8 +8,8 @@ use snowbank_id::numbering::Numbering;
 
 use crate::clock::{self, Now};
 
-/// Returns the instant from which the horizon of a ceiling counts: the later of the ID clock and
-/// the wall clock, at most `max_ahead` after the wall clock.
+/// Returns the instant from which the horizon of a ceiling counts. It is the later of the ID clock
+/// and the wall clock, at most `max_ahead` after the wall clock.
 ///
 /// Invariant: no ceiling grants IDs later than the asking daemon's wall clock plus its `max_ahead`
 /// and its horizon. The floor after a restore of the coordinator (`rules::floor_after_loss`) must

@@ -23,8 +23,8 @@ const IN_USE: Duration = Duration::from_secs(3);
 const SLEW: Duration = Duration::from_millis(100);
 
 /// Returns the highest value, in microseconds, that ID time − boot can have until the keeper's next
-/// write, if the wall clock gains at most `SLEW` until then. During a catch-up the ID clock is
-/// slower than the boot clock, so the value falls.
+/// write. The wall clock gains at most `SLEW` until then. During a catch-up the ID clock is slower
+/// than the boot clock, so the value falls.
 pub fn id_minus_boot_us<'a>(
     sources: impl IntoIterator<Item = &'a ManagedSource>,
     wall_minus_boot_us: i64,
@@ -275,8 +275,8 @@ impl ManagedSource {
         }
     }
 
-    /// Returns whether the next write must come before it is due. There are two reasons: the grant
-    /// was taken away since the write of `durable`, or a claim has met the grant's ceiling and
+    /// Returns whether the next write must come before it is due. There are two reasons. The grant
+    /// was taken away since the write of `durable`. Or a claim has met the grant's ceiling, and
     /// `durable` keeps the grant from rising.
     pub(super) fn needs(&self, durable: Durable) -> bool {
         if self.source.kind().takes_ranges() || !self.is_open() {

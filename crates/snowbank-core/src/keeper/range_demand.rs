@@ -2,8 +2,7 @@
 //!
 //! The keeper asks for the next range when five eighths of a range are left, so that requests do
 //! not wait for the coordinator. It asks for one range at a time. If the grant is taken away, a
-//! range that was asked for before is not used, because another copy of the machine may have it
-//! too.
+//! range that was asked for before is not used. Another copy of the machine may have it, too.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -114,10 +114,10 @@ impl Reservation {
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns true if so few numbers are left that the next reservation begins: half of the
-    /// reservation, and an eighth more for the requests that come while the keeper sleeps. If the
-    /// next one began at exactly half, the keeper's pauses would become ever shorter as the cursor
-    /// nears the half.
+    /// Returns true if so few numbers are left that the next reservation begins. That is half of
+    /// the reservation, and an eighth more for the requests that come while the keeper sleeps. If
+    /// the next one began at exactly half, the keeper's pauses would become ever shorter as the
+    /// cursor nears the half.
     pub(super) fn is_due_with(&self, left: u64) -> bool {
         !self.is_on_request() && left <= self.size / 2 + self.size / 8
     }

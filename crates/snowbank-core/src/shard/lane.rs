@@ -14,8 +14,8 @@ use snowbank_id::layout::{Position, Run, append_run};
 pub type Rings = Arc<[Ring]>;
 
 /// A claim ahead lasts for the burst window divided by this number. The reserve for bursts loses at
-/// most a sixteenth of its IDs in each of two ways: a claim ahead skips ticks that would be too old
-/// before their IDs are used up, and a shard cannot take siblings' blocks that lie below its own
+/// most a sixteenth of its IDs in each of two ways. A claim ahead skips ticks that would be too old
+/// before their IDs are used up. And a shard cannot take siblings' blocks that lie below its own
 /// IDs. `docs/guarantees.md` allows an eighth of the reserve for both together. A higher divisor
 /// needs more claims: at a sixteenth of 10 ms, a busy shard already claims about 3,200 times a
 /// second.
@@ -364,9 +364,9 @@ impl Lane {
         Taken { runs, generation: self.generation }
     }
 
-    /// Ends a request's wait: sets `runs` to the IDs that the request got before the wait, and the
-    /// IDs that were claimed for the request during the wait. Returns the refusal if the request
-    /// was refused.
+    /// Ends a request's wait. Sets `runs` to the IDs that the request got before the wait, and
+    /// those that were claimed for it during the wait. Returns the refusal if the request was
+    /// refused.
     ///
     /// # Errors
     /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
@@ -468,7 +468,7 @@ impl Lane {
     }
 
     /// Returns how many IDs this shard would hand out in `span_us` at the rate of the last
-    /// `elapsed_us`, but at most its share of the IDs in that time.
+    /// `elapsed_us`. The result is at most its share of the IDs in that time.
     fn ahead_of_demand(&self, handed_out: u64, span_us: u64, elapsed_us: u64) -> u64 {
         let elapsed_us = elapsed_us.max(span_us / 8).max(1);
         let wanted = handed_out.saturating_mul(span_us) / elapsed_us;

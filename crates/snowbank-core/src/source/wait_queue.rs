@@ -11,7 +11,7 @@
 //! tick, take the queue's lock. A request that is served at once uses only the queue's atomics.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick. A
-//! new request is served before the waiting ones on two conditions: it wants no more than an even
+//! new request is served before the waiting ones on two conditions. It wants no more than an even
 //! share of a tick, and no promise needs the positions. So a client that asks for single IDs seldom
 //! waits. Positions that no new request takes are shared out with the next tick. If the burst
 //! window is too short to carry positions over to the next tick, waiting requests leave none for
@@ -63,8 +63,8 @@ pub struct WaitQueue {
 
 impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        // If the burst window is no shorter than the longest delay, the wake-up of the next tick
-        // can still claim the rest of the tick before it.
+        // Let the burst window be no shorter than the longest delay. Then the wake-up of the next
+        // tick can still claim the rest of the tick before it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
         // If a late wake-up can miss whole ticks, about half of the ticks are lost, so only half of
         // them are promised.
@@ -92,9 +92,9 @@ impl WaitQueue {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns true if a request for `count` IDs may be served before the waiting requests. While
-    /// requests are waiting, a true answer uses up `count` of the IDs that they leave to others
-    /// until the next tick, even if the claim then fails.
+    /// Returns true if a request for `count` IDs may be served before the waiting requests. Waiting
+    /// requests leave some IDs to others until the next tick. A true answer uses up `count` of
+    /// these, even if the claim then fails.
     #[inline]
     pub(super) fn may_bypass(&self, count: u64) -> bool {
         self.admitted_ids() == 0 || self.count_bypass(count)

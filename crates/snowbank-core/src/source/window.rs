@@ -193,8 +193,8 @@ impl Source {
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
-    /// Returns the start of the tick that the ID clock must have reached before the next claim: the
-    /// tick of the last position claimed or, before the first claim, the tick of the start. If
+    /// Returns the start of the tick that the ID clock must have reached before the next claim. It
+    /// is the tick of the last position claimed or, before the first claim, that of the start. If
     /// `max_ahead` is zero, the position before the start counts as claimed. So the first claim
     /// waits for its tick as every other claim does.
     fn time_to_reach(&self, cursor: Position) -> UnixMicros {
@@ -206,8 +206,8 @@ impl Source {
 
     /// Returns the time until the clock allows IDs again.
     ///
-    /// The result is zero except in two cases: the cursor is further ahead of the clock than the
-    /// rules allow, or the source has no stored state and the clock has not reached its start.
+    /// The result is above zero in two cases. The cursor is further ahead of the clock than the
+    /// rules allow. Or the source has no stored state, and the clock has not reached its start.
     /// Unlike [`window`](Source::window), this function begins no catch-up.
     pub fn unavailable_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
@@ -252,8 +252,8 @@ impl Source {
         clock::until(now, &self.catch_up, self.rules.max_ahead, start)
     }
 
-    /// Returns the time until the ID clock enters the tick after the window's tick or, if the clock
-    /// is too far behind, until IDs are available again.
+    /// Returns the time until the ID clock enters the tick after the window's tick. If the clock is
+    /// too far behind, returns the time until IDs are available again.
     pub fn next_tick_in(&self, window: &Window) -> Duration {
         match window.bound {
             Bound::Standing(ready_in) => ready_in,

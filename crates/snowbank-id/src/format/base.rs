@@ -27,8 +27,8 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
 /// If the characters are in the order of ASCII, all strings are as long as the string of
-/// [`LAST_ID`], so that strings sort in the order of their IDs. Otherwise, and in `decimal`, a
-/// string is as short as possible.
+/// [`LAST_ID`]. So strings sort in the order of their IDs. Otherwise, and in `decimal`, a string is
+/// as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
     /// The name of the format. If a user gave the dictionary, this is only the prefix

@@ -89,8 +89,8 @@ fn check_id(layout: &Layout, id: u64) {
     }
 }
 
-/// Checks that the ID of a position leads back to the position, decodes to its tick and to one of
-/// the workers, and lies above the ID of the position before.
+/// Checks that the ID of a position leads back to the position, and lies above the ID of the
+/// position before. It must decode to its tick and to one of the workers.
 fn check_position(numbering: &LayoutNumbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {

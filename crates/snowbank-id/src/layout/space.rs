@@ -10,8 +10,8 @@
 //! ```
 //!
 //! An ID contains neither the epoch nor the length of a tick: both only decide when an ID is made.
-//! So two sources can make the same ID, perhaps at different times, if their parts are equal modulo
-//! the greatest common divisor of W₁ and W₂ ([`Layout::collision`]).
+//! So two sources can make the same ID if their parts are equal modulo the greatest common divisor
+//! of W₁ and W₂ ([`Layout::collision`]). They may do so at different times.
 //!
 //! A collision matters only for layouts that *grow alike*. Their IDs grow by the same amount in the
 //! same time, because W ÷ tick is equal. If two layouts do not grow alike, their IDs are
@@ -19,7 +19,7 @@
 //! nobody confuses the two.
 //!
 //! If two layouts that grow alike have about the same epoch, they make the same IDs at the same
-//! time ([`Layout::concurrent_collision`]), and the daemon refuses them. If their epochs are years
+//! time ([`Layout::concurrent_collision`]). The daemon refuses them. If their epochs are years
 //! apart, as those of well-known layouts are, the daemon only warns of collisions.
 
 use std::collections::HashMap;
@@ -164,17 +164,18 @@ impl Space {
         nodes.map(|part| part.values).product()
     }
 
-    /// Returns the claim of a [number](Layout::number_in_space) of this space: the first eight bytes
-    /// of the SHA-256 of the space's text, a blank and the number, little-endian. Two daemons with an
-    /// equal claim hand out the same IDs. Every daemon must make this text alike, in all releases.
+    /// Returns the claim of a [number](Layout::number_in_space) of this space. The text of the
+    /// space, a blank and the number have a SHA-256. The claim is its first eight bytes,
+    /// little-endian. Two daemons with an equal claim hand out the same IDs. Every daemon must make
+    /// this text alike, in all releases.
     pub fn claim(&self, number: u64) -> u64 {
         let digest = hmac_sha256::Hash::hash(format!("{self} {number}").as_bytes());
         let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = digest;
         u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7])
     }
 
-    /// Returns the indices of two numbers, one of this space and one of the other space, that can
-    /// make the same ID, perhaps at different times. Returns `None` if there are no such numbers,
+    /// Returns the indices of two numbers that can make the same ID, perhaps at different times.
+    /// One is of this space, one of the other space. Returns `None` if there are no such numbers,
     /// or if the spaces do not grow alike.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
         if !self.grows_like(other) {

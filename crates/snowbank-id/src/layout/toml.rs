@@ -69,8 +69,8 @@ impl LayoutTable {
     /// Builds the layout.
     ///
     /// # Errors
-    /// Returns an error if [`Layout::new`] does, if the tick or the epoch cannot be read, or if a
-    /// field has no size, several sizes or two roles.
+    /// Returns an error if [`Layout::new`] does, or if the tick or the epoch cannot be read. A
+    /// field without a size, with several sizes or with two roles is an error, too.
     pub fn build(&self) -> Result<Layout, LayoutError> {
         let fields = self.fields.iter().map(FieldForm::spec).collect::<Result<_, _>>()?;
         let tick_ms = self.tick.as_deref().map_or(Ok(DEFAULT_TICK_MS), parse_tick)?;

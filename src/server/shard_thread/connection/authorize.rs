@@ -19,9 +19,9 @@ use snowbank_wire::MAX_REQUEST_SIZE;
 const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 
 /// The silence after which the connection of a refused token closes. Until then, the client gets
-/// answers to what it has sent behind the token, and to what it sends next: go-redis tries AUTH after
-/// a refused HELLO. Without an answer, such clients report a broken connection instead of the wrong
-/// token. No second token is looked at, so guessing tokens is not quicker.
+/// answers to what it has sent behind the token, and to what it sends next. For example, go-redis
+/// tries AUTH after a refused HELLO. Without an answer, such clients report a broken connection
+/// instead of the wrong token. No second token is looked at, so guessing tokens is not quicker.
 const DENIED_FOR: Duration = Duration::from_secs(1);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,

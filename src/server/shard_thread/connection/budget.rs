@@ -2,10 +2,10 @@
 //! requests that are not decoded yet.
 //!
 //! All connections together have a budget for these bytes, and each connection may keep a share of
-//! the free budget. So the shares shrink as the budget is used up, and the connections that keep
-//! the most bytes are the first from which the daemon stops reading (dynamic thresholds, proposed
-//! for switches by A. K. Choudhury and E. L. Hahne in 1998). The connection of a client that reads
-//! its replies keeps nothing, and is not delayed.
+//! the free budget. So the shares shrink as the budget is used up. The connections that keep the
+//! most bytes are the first from which the daemon stops reading. These are dynamic thresholds,
+//! proposed for switches by A. K. Choudhury and E. L. Hahne in 1998. The connection of a client
+//! that reads its replies keeps nothing, and is not delayed.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -24,15 +24,15 @@ use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn_state::READ_BYTES_MAX;
 use snowbank_wire::MAX_REPLY_SIZE;
 
-/// One connection's share is the free budget divided by this. A lone client that sends everything
-/// before it reads, as pipelines of libraries for Redis do, may use a fifth of the budget: with the
-/// default, a million replies to INCR. Four such clients use up half. Clients that never read exceed
-/// the budget by at most 8 KiB each: [`KEPT_FREELY`] of replies, a small frame, and the requests of
-/// one short turn. Over TLS, add what TLS keeps unsent.
+/// One connection's share is the free budget divided by this. Pipelines of libraries for Redis send
+/// everything before they read. A lone such client may use a fifth of the budget: with the default,
+/// a million replies to INCR. Four such clients use up half. Clients that never read exceed the
+/// budget by at most 8 KiB each. That is [`KEPT_FREELY`] of replies, a small frame, and the
+/// requests of one short turn. Over TLS, add what TLS keeps unsent.
 const SHARE: usize = 4;
 
-/// The number of bytes that each connection may always keep, so that it makes progress: one request
-/// of any size in Snowbank's own protocol, and some more.
+/// The number of bytes that each connection may always keep, so that it makes progress. One request
+/// of any size in Snowbank's own protocol fits, and some more.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
 /// Returns how many bytes one connection may keep now.
@@ -75,8 +75,8 @@ impl Share {
         if self.replies_max >= MAX_REPLY_SIZE { limit } else { limit.small() }
     }
 
-    /// Returns the number of encoded bytes from which on the turn encodes no further frame, because
-    /// another frame could exceed the share or the length of a short turn.
+    /// Returns the number of encoded bytes from which on the turn encodes no further frame. Another
+    /// frame could exceed the share or the length of a short turn.
     pub(super) fn full_at(self, unwritten: usize) -> usize {
         let turn_max = if self.is_short { SHORT_REPLY_BYTES_MAX } else { TURN_REPLY_BYTES_MAX };
         (self.replies_max + 1).saturating_sub(unwritten).min(turn_max + 1)
@@ -102,8 +102,8 @@ impl<F: FrontEnd> Connection<F> {
         self.pending.is_none() && !self.exchange.has_backlog() && kept < self.kept_max()
     }
 
-    /// Returns how many bytes of requests the connection keeps: those that are not decoded, and
-    /// those that the front end has put aside, as in a transaction.
+    /// Returns how many bytes of requests the connection keeps. Some are not decoded, others the
+    /// front end has put aside, as in a transaction.
     pub(super) fn kept_requests(&self) -> usize {
         self.exchange.unread.len() + self.exchange.front.kept_bytes()
     }

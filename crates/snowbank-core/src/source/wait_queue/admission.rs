@@ -1,4 +1,4 @@
-//! Admission to the wait queue: a request is admitted if its positions are available by its
+//! Admission to the wait queue. A request is admitted if its positions are available by its
 //! deadline, and if every request admitted before it still gets its own positions in time.
 
 use super::{BYPASS_SHARE, Entry, Queue, Refusal, WaitId, WaitRequest};
@@ -27,8 +27,8 @@ impl Source {
     /// already serve the request.
     ///
     /// # Errors
-    /// Refuses the request if the window's bound rules a wait out, or if, by the deadline, there
-    /// are too few positions for this request and all requests admitted before.
+    /// Refuses the request if the window's bound rules a wait out. Also refuses it if, by the
+    /// deadline, there are too few positions for it and all requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),

@@ -1,8 +1,8 @@
 //! Shares out positions among requests that wait: first the positions that deadlines demand, then
 //! the rest in even shares.
 //!
-//! Even means *max-min fair*: no request gets more than another request that still wants positions,
-//! and positions that a small request does not need go to the other requests. A position cannot be
+//! Even means *max-min fair*. No request gets more than another request that still wants positions.
+//! Positions that a small request does not need go to the other requests. A position cannot be
 //! split, so some requests get one position more than others. Requests take turns to get this extra
 //! position, as in deficit round robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one
 //! position.

@@ -219,8 +219,9 @@ impl Summary {
         promised.fold(0, u64::saturating_add)
     }
 
-    /// Returns the most positions that any request with a later deadline would lack, if `count`
-    /// positions from `next` on were promised to a request with the deadline `due`.
+    /// Returns the most positions that any request with a later deadline would lack. The question
+    /// is whether `count` positions from `next` on can be promised to a request with the deadline
+    /// `due`.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
             if group.wants.last().is_none_or(|last| last.due <= due) {
