@@ -4,7 +4,7 @@
 //! no socket and read no clock. The layout never limits the rate, because a tick lasts a second and
 //! has 2^41 IDs.
 //!
-//! One iteration of the benchmarks in `take` and in `peers` hands out a million IDs, so a median in
+//! One iteration of the benchmarks in `take` and in `peers` hands out a million IDs. So a median in
 //! **milliseconds reads as nanoseconds per ID**. With several threads, each thread hands out a
 //! million IDs, and the median is the time of one thread. All threads share one source, as a
 //! daemon's shards do.

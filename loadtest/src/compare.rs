@@ -3,9 +3,9 @@
 //!
 //! Two runs of the same daemon on the same machine give different figures. Only repeated runs show
 //! how much the figures of equal daemons differ, so each side needs several runs. A figure is
-//! different if the 99.9 % confidence interval of B divided by A ([`spread`]) excludes 1, and if
-//! that ratio or its inverse exceeds [`ALWAYS_SAME`]. Of the other figures, those whose interval
-//! contains a doubling or a halving give no answer, and the rest are the same.
+//! different on two conditions. The 99.9 % confidence interval of B divided by A ([`spread`])
+//! excludes 1, and that ratio or its inverse exceeds [`ALWAYS_SAME`]. Of the other figures, those
+//! whose interval contains a doubling or a halving give no answer, and the rest are the same.
 
 pub(crate) mod spread;
 

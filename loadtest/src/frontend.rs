@@ -72,7 +72,7 @@ pub(crate) enum Part<'a> {
 }
 
 /// A refusal: the error code, and the target's words. The words are converted to [`text`] only for
-/// a report, because a target may refuse every request of a flood, and each conversion costs time.
+/// a report. A target may refuse every request of a flood, and each conversion costs time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal<'a> {
     pub(crate) code: u16,

@@ -47,8 +47,8 @@ const MIN_RATE_SHARE: f64 = 0.98;
 /// late answer.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may arrive this long after the run's end, so that one late
-/// answer does not lower the rate.
+/// The last answers of a short run may arrive this long after the run's end. So one late answer
+/// does not lower the rate.
 const TAIL_S: f64 = 0.1;
 
 /// A response time, and the share of requests that must not take longer.

@@ -42,7 +42,7 @@ const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 /// The pause between two steps, in which the target finishes the work of the earlier step.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A confirmation is this many times as long as a step, so that a rate that held only by luck is
+/// A confirmation is this many times as long as a step. So a rate that held only by luck is
 /// unlikely to hold again.
 pub(crate) const CONFIRM_LENGTH: u32 = 2;
 

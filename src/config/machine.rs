@@ -182,8 +182,8 @@ impl Machine {
         Ok((number, place))
     }
 
-    /// Returns the address that gives the number, the length of its subnet's prefix if that is
-    /// known, and the place where the address was found.
+    /// Returns the address that gives the number, and the place where it was found. If the length
+    /// of its subnet's prefix is known, returns that, too.
     fn address(&self, of: &Ipv4Of) -> Result<(Ipv4Addr, Option<u32>, String), NoNumber> {
         let named_prefix = match of {
             Ipv4Of::Subnet(_, prefix) => Some(*prefix),

@@ -30,7 +30,7 @@ impl fmt::Display for Origin {
 }
 
 /// The place of each setting that was given, by its full key: `listen`, `limits.max_wait`,
-/// `sources[1].layout`; and of each source and identity of the file, `sources[1]`.
+/// `sources[1].layout`. Also of each source and identity of the file, as in `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     pub(super) by_key: BTreeMap<String, Origin>,
@@ -95,8 +95,8 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Mistakes of a configuration, at least one: first those of the file in its order, then those of
-/// options and variables, then those of defaults.
+/// Mistakes of a configuration, at least one. First come those of the file in its order, then those
+/// of options and variables, then those of defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub(super) Vec<Mistake>);
 

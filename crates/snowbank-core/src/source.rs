@@ -93,9 +93,9 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
     /// durable already.
     ///
-    /// No ID lies below the tick of `now`. The reason: the stored state may be an older copy, and
-    /// IDs of earlier ticks may have been handed out after the copy was made. The burst reserve
-    /// grows from that tick on.
+    /// No ID lies below the tick of `now`. The stored state may be an older copy. Then IDs of
+    /// earlier ticks may have been handed out after the copy was made. The burst reserve grows from
+    /// that tick on.
     ///
     /// After a crash, or to guard a first start, `start` is ahead of the wall clock. Then a
     /// catch-up begins at `start`, so that the first ID is available at once if `max_ahead` allows

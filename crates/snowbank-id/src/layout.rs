@@ -145,8 +145,8 @@ impl Layout {
         UnixMicros::from_unix_ms(self.epoch_unix_ms.saturating_add(since_epoch_ms))
     }
 
-    /// Returns a number of decimals of a second that writes the start of every tick exactly: 0 if
-    /// ticks start at whole seconds, else 3.
+    /// Returns a number of decimals of a second that writes the start of every tick exactly. It is
+    /// 0 if ticks start at whole seconds, else 3.
     pub fn decimals(&self) -> u8 {
         let whole_seconds = self.tick_ms.is_multiple_of(1000) && self.epoch_unix_ms % 1000 == 0;
         if whole_seconds { 0 } else { 3 }

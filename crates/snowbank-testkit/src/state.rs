@@ -98,8 +98,9 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the mark of the only worker ID, from its lock file. If the daemon was killed after
-    /// it wrote its state and before it wrote its mark, the state is one raise ahead of the mark.
+    /// Returns the mark of the only worker ID, from its lock file. The daemon may have been killed
+    /// after it wrote its state and before it wrote its mark. Then the state is one raise ahead of
+    /// the mark.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");

@@ -6,8 +6,8 @@ use super::collect::{IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 
-/// Reads a stream as a client does. `data` holds three choices (the flags of the requests, the size
-/// of the pieces, the count that each request asks for), then the stream itself.
+/// Reads a stream as a client does. `data` holds three choices, then the stream itself. The choices
+/// are the flags of the requests, the size of the pieces, and the count that each request asks for.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
 /// as requested (or fewer, if the request allows that). Encoding the IDs and reading them again

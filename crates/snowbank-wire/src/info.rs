@@ -141,8 +141,8 @@ impl Info {
     }
 
     /// Returns a worker ID of this daemon whose IDs the other daemon can hand out at the same time.
-    /// Returns `None` if there is no such worker ID, if the two are one daemon, or if one of them
-    /// does not name its instance.
+    /// Returns `None` if there is no such worker ID, or if the two are one daemon. Also if one of
+    /// them does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];

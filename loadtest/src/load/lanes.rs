@@ -3,8 +3,8 @@
 //!
 //! A thread that waits for a core sends its requests late, and then a run measures the generator
 //! instead of the target. So each thread also looks at the schedules of the other threads, and
-//! sends their overdue requests on its own connections. If something takes a single core (a kernel
-//! thread, another program, a host that has other guests), requests are late by little more than
+//! sends their overdue requests on its own connections. A kernel thread, another program or a host
+//! that has other guests may take a single core. Then requests are late by little more than
 //! [`GRACE_NS`].
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -23,8 +23,8 @@ const AT_FULL_RATE: f64 = 0.99;
 
 /// With a local target, the generator is the limit on two conditions. Target and generator together
 /// use more than this share of the cores, and the generator uses the larger part. With a remote
-/// target, the generator is the limit if one of its threads needs a core for more than this share
-/// of the time.
+/// target, the threads of the generator decide. It is the limit if one of them needs a core for
+/// more than this share of the time.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.

@@ -35,9 +35,9 @@ fn with_files(files: u32, options: &str) -> Ran {
 
 #[test]
 fn an_interrupt_ends_each_stage_and_shows_the_figures() {
-    // Each stage has a name, the number of requests by which it has begun, the number of requests
-    // that get an answer, and its options. In the last stage, the run waits for the requests that
-    // get no answer.
+    // Each stage has a name and its options. It has the number of requests by which it has begun,
+    // and the number of requests that get an answer. In the last stage, the run waits for the
+    // requests that get no answer.
     let stages: [(&str, u64, u64, &str); 3] = [
         ("warm-up", 100, u64::MAX, "--warm-up 1h"),
         ("measuring", 300, u64::MAX, "--warm-up 100ms --for 1h"),

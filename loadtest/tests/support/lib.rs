@@ -48,9 +48,9 @@ pub(crate) fn loadtest(options: &str) -> Ran {
     start(options).wait()
 }
 
-/// Calls `run` until `is_seen` returns true for the result, but at most ten times, because a mere
-/// pause of the machine may spoil a run. Returns the last result. If the target counts requests,
-/// `run` must make a new target for each call.
+/// Calls `run` until `is_seen` returns true for the result, but at most ten times. A mere pause of
+/// the machine may spoil a run. Returns the last result. If the target counts requests, `run` must
+/// make a new target for each call.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {

@@ -47,8 +47,8 @@ pub(super) fn run(directory: &Directory, out: &mut impl Write) -> Outcome {
 }
 
 /// Returns the time that a daemon with the default settings would believe. Such a daemon does not
-/// believe a large step forward since the last daemon ran, because a wrong time server may have
-/// caused that step.
+/// believe a large step forward since the last daemon ran. A wrong time server may have caused that
+/// step.
 fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
     let this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
     let remembered = match this_boot.max_by_key(|record| record.instant()) {

@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 /// the length of the rest (RFC 8446, 5.1).
 const HEADER_BYTES: usize = 5;
 
-/// The number of bytes that TLS 1.3 adds to a record's contents: the header, the type of the
-/// contents, and the tag of 16 bytes.
+/// The number of bytes that TLS 1.3 adds to a record's contents. These are the header, the type of
+/// the contents, and the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
 /// The number of bytes and records that were read from a TLS socket.

@@ -74,7 +74,7 @@ impl TlsStream {
     }
 
     /// Works as `SocketStream::poll_read`. Each round reads at most as many bytes as fit in
-    /// `buffer` after decryption, or the rest of a record if the rest is longer. Without this
+    /// `buffer` after decryption. If the rest of a record is longer, it reads that. Without this
     /// limit, the library reads until `buffer` is full.
     ///
     /// # Errors

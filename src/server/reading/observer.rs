@@ -136,8 +136,8 @@ impl Logged {
     }
 }
 
-/// Returns true if the daemon has just started or reloaded, and a source has not begun or waits for
-/// a first tick that comes soon.
+/// Returns true if the daemon has just started or reloaded, and a source has not begun. A source
+/// may also wait for a first tick that comes soon.
 fn is_beginning(samples: &Samples) -> bool {
     let daemon = &samples.daemon;
     let uptime_s = daemon.measure(UptimeS);

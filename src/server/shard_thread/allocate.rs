@@ -165,9 +165,9 @@ impl Turn<'_> {
         let (lane, _) = self.state.shard.lane(ask.source);
         let limit_of_turn = lane.window().limit;
         let source = lane.source();
-        // The clock is read again, because it may have stepped since the turn's reading, and
-        // another thread may already use the time after the step. With the older reading, a request
-        // could be refused although IDs are available.
+        // The clock is read again, because it may have stepped since the turn's reading. Another
+        // thread may already use the time after the step. With the older reading, a request could
+        // be refused although IDs are available.
         let window = source.window(thread.now());
         let waiting = WaitRequest { count: missing, due, wait, partial: ask.partial, shard: thread.index };
         let id = match source.admit(&window, waiting) {

@@ -373,8 +373,8 @@ mod tests {
     }
 
     /// Lets a thousand connections take turns of this cost, one after the other. Returns how many
-    /// turns are taken before the first poll, between the first and the second poll, and between
-    /// the second and the third poll.
+    /// turns are taken before the first poll, and how many between the first and the second. The
+    /// last number is that between the second and the third.
     fn turns_between_polls(cost: usize) -> [usize; 3] {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);

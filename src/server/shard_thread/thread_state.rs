@@ -95,9 +95,9 @@ impl ThreadState {
         self.common.wall.believe(os_clock::read())
     }
 
-    /// Adopts a new configuration, which later turns use. Wakes all connections. They then wait with
-    /// the new timeouts, close because their token or certificate was removed, or ask a source
-    /// again that has a grant now. Requests that wait for a removed source are refused.
+    /// Adopts a new configuration, which later turns use. Wakes all connections. They then wait
+    /// with the new timeouts, or ask a source again that has a grant now. Those whose token or
+    /// certificate was removed close. Requests that wait for a removed source are refused.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         let now = self.now();
         let turn = &mut *self.turn.borrow_mut();

@@ -1,5 +1,5 @@
-//! A shard's ticker. While requests of the shard wait, the ticker sleeps until the next tick, and
-//! then hands out the IDs that were claimed for these requests. While no request waits, the ticker
+//! A shard's ticker. While requests of the shard wait, the ticker sleeps until the next tick. Then
+//! it hands out the IDs that were claimed for these requests. While no request waits, the ticker
 //! sleeps until a request has to wait.
 
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use crate::clock::{self, Now};
 ///
 /// Invariant: no ceiling grants IDs later than the asking daemon's wall clock plus its `max_ahead`
 /// and its horizon. The floor after a restore of the coordinator (`rules::floor_after_loss`) must
-/// be above all grants that the coordinator has forgotten, and so relies on the invariant. A source
+/// be above all grants that the coordinator has forgotten. So it relies on the invariant. A source
 /// may start at a floor or a bound that is further ahead. Such a source hands out nothing before
 /// its clock is within `max_ahead` of that start. Until a ceiling of this rule passes the start,
 /// the source's key at the coordinator holds the start as a bound. Such a bound grants nothing.

@@ -11,8 +11,8 @@ use crate::grant::{CeilingRule, Left};
 use crate::source::{Kind, Source};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// The time for which a source's ceiling is still raised after its last use, so that the first
-/// request after a pause does not wait.
+/// The time for which a source's ceiling is still raised after its last use. So the first request
+/// after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
 /// The time without use after which a source's ceiling rises at most once a [`PERIOD`].

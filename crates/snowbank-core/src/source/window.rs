@@ -1,5 +1,5 @@
-//! The window: the positions that the ID clock and the ceiling let a claim take at one moment, even
-//! when the wall clock goes back.
+//! The window: the positions that a claim may take at one moment. The ID clock and the ceiling
+//! decide, even when the wall clock goes back.
 
 use std::time::Duration;
 

@@ -111,8 +111,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Gives each field its weight, which is the product of the sizes of the fields below it, and
-/// checks that the sizes fit an ID.
+/// Gives each field its weight, which is the product of the sizes of the fields below it. Checks
+/// that the sizes fit an ID.
 fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {

@@ -11,7 +11,7 @@ use super::{Layout, LayoutNumbering, LayoutTable, Position, UnixMicros, WorkerSe
 ///
 /// Checks that a refusal is one line. If a value was read, checks that its text reads as the same
 /// value. The positions of a layout must convert to IDs and back, also at both ends of the layout's
-/// life, and IDs must increase with positions.
+/// life. IDs must increase with positions.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -112,9 +112,9 @@ impl Layout {
         workers.iter().map(|worker| self.number_in_space(worker)).collect()
     }
 
-    /// Returns a worker ID of this layout's source and one of the other source that can hand out
-    /// the same ID, perhaps at different times. Returns `None` if there are no such worker IDs, or
-    /// if the layouts do not grow alike.
+    /// Returns a worker ID of this layout's source and one of the other source. The two can hand
+    /// out the same ID, perhaps at different times. Returns `None` if there are no such worker IDs,
+    /// or if the layouts do not grow alike.
     ///
     /// If the weights of the layouts' fields do not divide each other, this function cannot decide.
     /// It then returns two worker IDs even if they never collide.

@@ -1,7 +1,7 @@
 //! Charts as SVG.
 //!
 //! The plotting library draws with fixed colours. The page's style sheet replaces each colour by a
-//! light or dark one, and adds a line style for readers who do not see colours.
+//! light or dark one. It adds a line style for readers who do not see colours.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;

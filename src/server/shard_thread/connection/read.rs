@@ -55,7 +55,7 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     /// Returns whether a request has arrived in part. A long transaction of which only a part has
-    /// arrived counts as half a request, and so does a value that is dropped as it arrives.
+    /// arrived counts as half a request. So does a value that is dropped as it arrives.
     fn is_amid_request(&self) -> bool {
         let front = &self.exchange.front;
         !self.exchange.unread.is_empty() || front.kept_bytes() > KEPT_FREELY || front.unfinished() > 0

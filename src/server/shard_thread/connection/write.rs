@@ -1,7 +1,8 @@
 //! Writes replies. Ends the connection if the client reads nothing for too long.
 //!
 //! Some clients send many requests before they read a reply. While such a client does not read, the
-//! daemon goes on to serve its requests, as far as the connection's share of the budget reaches.
+//! daemon goes on to serve its requests. It does so as far as the connection's share of the budget
+//! reaches.
 
 use std::future::poll_fn;
 use std::io;

@@ -37,8 +37,8 @@ fn a_trickle_of_numbers_seldom_wakes_the_keeper() {
     }
 }
 
-/// Polls the keeper of a shared counter. Returns the count of numbers that the keeper asks for, the
-/// time for which the counter's numbers last, and the time until the next poll.
+/// Polls the keeper of a shared counter. Returns the count of numbers that the keeper asks for, and
+/// the time for which the counter's numbers last. Also returns the time until the next poll.
 fn demand(world: &mut World, reading: Reading) -> (Option<u64>, Duration, Duration) {
     let polled = world.poll(reading);
     let asked = polled.ranges.first().map(|wanted| wanted.count);
