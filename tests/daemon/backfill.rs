@@ -256,8 +256,8 @@ fn a_million_instants_need_no_more_memory_than_few() {
     assert!(peaks_kib[9] <= peaks_kib[0] + 1_024, "{peaks_kib:?}");
 }
 
-/// Each run is killed somewhere, and the next one goes on with the rows whose IDs were not printed,
-/// or, as its refusal says, from a later instant on.
+/// Each run is killed somewhere. The next one goes on with the rows whose IDs were not printed or,
+/// as its refusal says, from a later instant on.
 #[test]
 fn runs_that_are_killed_again_and_again_repeat_no_id() {
     let machine = Machine::new();

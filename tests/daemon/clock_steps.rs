@@ -18,7 +18,7 @@ use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// The longest time by which IDs may be ahead of the wall clock: the default of `max_ahead`.
 const MAX_AHEAD_MS: f64 = 10_000.0;
-/// The tolerance of each comparison. This process and the daemon read the clock some µs apart, two
+/// The tolerance of each comparison. This process and the daemon read the clock some µs apart. Two
 /// shards may use readings that are up to a millisecond apart, and ticks are whole milliseconds.
 const TOLERANCE_MS: f64 = 2.0;
 

@@ -26,8 +26,8 @@ fn rounds() -> u64 {
 fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     const LOST_MS: u64 = 40;
     const HORIZON_MS: f64 = 3_000.0;
-    /// A tolerance, because a ceiling is rounded up to a tick, and because the first ceiling rises
-    /// in steps while the first IDs are handed out.
+    /// A tolerance: a ceiling is rounded up to a tick. And the first ceiling rises in steps while
+    /// the first IDs are handed out.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let Some(machine) = Machine::with_clock() else { return };
@@ -39,14 +39,14 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     for round in 0..rounds() {
         let started = Instant::now();
         let mut daemon = machine.start("shards = 2");
-        // After a kill the ID clock starts seconds ahead of the wall clock, and the first ceiling
-        // is only a few ms above the ID clock. So the daemon may have to raise the ceiling before
-        // the first ID. On a busy machine that takes seconds.
+        // After a kill the ID clock starts seconds ahead of the wall clock. The first ceiling is
+        // only a few ms above the ID clock. So the daemon may have to raise the ceiling before the
+        // first ID. On a busy machine that takes seconds.
         let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         assert!(first > highest, "round {round}: the first ID {first} is not above {highest}");
-        // However often the daemon crashes, its first ID is ahead of the wall clock by at most the
-        // horizon plus the time by which this test has set the clock back.
+        // However often the daemon crashes, its first ID is not far ahead of the wall clock. The
+        // most is the horizon plus the time by which this test has set the clock back.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= HORIZON_MS + LITTLE_MS,
@@ -106,8 +106,8 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
     daemon.stop();
 
     testimony.assert_unique_and_ordered();
-    // The daemon may refuse a request only if the wait of the request ended while the daemon was
-    // stopped or had to wait for a core.
+    // The daemon may refuse a request only if its wait ended meanwhile: while the daemon was
+    // stopped, or had to wait for a core.
     testimony.assert_refusals(|sample, _, _| {
         let is_woken = woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
         sample.is_starved || (sample.waited_in_vain() && is_woken)

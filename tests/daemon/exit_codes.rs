@@ -38,8 +38,8 @@ fn make_pipe(path: &Path) {
 
 type Make = fn(&Path);
 
-/// Each row: the option for a directory, its value (a path in the daemon's own directory), the
-/// function that prepares that path, and a part of the refusal.
+/// Each row has the option for a directory, and its value, a path in the daemon's own directory.
+/// Then it has the function that prepares that path, and a part of the refusal.
 const UNUSABLE: [(&str, &str, Make, &str); 9] = [
     ("--state-dir", "file", make_file, "file is not a directory; allowed: a directory"),
     (

@@ -1,5 +1,5 @@
-//! Overload: requests for a million IDs, fifty connections that send one request after another, and
-//! one connection that requests single IDs, all at the same time.
+//! Overload, all at the same time. There are requests for a million IDs, fifty connections that
+//! send one request after another, and one connection that requests single IDs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};

@@ -22,7 +22,7 @@ fn wakes(daemon: &Daemon) -> (u64, u64) {
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
     // The daemon has no state directory. With one, it would raise its ceilings each second until
-    // ten minutes after its last use, and a sync sleeps an unknown number of times.
+    // ten minutes after its last use. A sync sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
     // Keeps the daemon busy first. The connections stay open afterwards.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();

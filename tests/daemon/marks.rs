@@ -93,7 +93,7 @@ fn marks_of_another_state_and_of_an_export_are_shown() {
     assert!(show_words(&machine).contains("moved away by `snowbank state export`"));
 }
 
-/// The disk of the locks fails, and the disk of the state works. One worker ID: of several, some
+/// The disk of the locks fails, and the disk of the state works. One worker ID. Of several, some
 /// would have the mark of an earlier raise, if the disk fails while the marks of one are written.
 #[test]
 fn a_failed_mark_is_logged_and_retried() {

@@ -55,8 +55,8 @@ fn in_node(recipe: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Writes the common recipe of a language and that of a library from the page, and the program that
-/// runs them, into a new folder. Each file has its name in its language.
+/// Writes the common recipe of a language and that of a library from the page into a new folder.
+/// Adds the program that runs them. Each file has its name in its language.
 fn written(language: &str, library: &str, files: [&str; 2], program: &str) -> TempDir {
     let page = std::fs::read_to_string(root().join("docs/clients.md")).expect("the page");
     let folder = TempDir::new().expect("a folder");

@@ -1,7 +1,7 @@
 //! A sabotage: the change, the promise that it breaks, and the test that must fail. A patch is a
 //! unified diff that names functions and not lines, so that it still applies when code around it
-//! moves. The lines of a hunk that begin with a space or a minus must be in the function that `@@`
-//! names exactly once, as one block. Spaces do not count.
+//! moves. `@@` names a function. The lines of a hunk that begin with a space or a minus must be in
+//! it exactly once, as one block. Spaces do not count.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! The contents of a Debian that boots with systemd: the installed package with its service, a
-//! client, a disk with slow syncs, and units that print facts about the service's sandbox on the
+//! client, and a disk with slow syncs. Units print facts about the service's sandbox on the
 //! console.
 
 use std::fs;

@@ -4,8 +4,8 @@
 //!
 //! One copy keeps its worker ID. The daemon of the other copy ends, and its next start takes
 //! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket that
-//! was handed out before the save, or that the other copy hands out. If neither copy notices the
-//! restore, this holds from the moment when one of the two daemons ends.
+//! was handed out before the save. It hands out none of the other copy's, either. If neither copy
+//! notices the restore, this holds from the moment when one of the two daemons ends.
 
 mod life;
 

@@ -11,8 +11,9 @@ pub(crate) fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Checks that the ticks of each reply lie between two bounds: `low` at the time of the request,
-/// less the burst window, and `high` at the time of the reply. At least one reply must have IDs.
+/// Checks that the ticks of each reply lie between two bounds. These are `low` at the time of the
+/// request, less the burst window, and `high` at the time of the reply. At least one reply must
+/// have IDs.
 #[track_caller]
 pub(crate) fn assert_ticks<'a>(
     what: &str,
@@ -92,7 +93,7 @@ impl Base {
         );
     }
 
-    /// Returns whether a refusal is correct for a clock with this offset: IDs would be more than
+    /// Returns whether a refusal is correct for a clock with this offset. IDs would be more than
     /// `max_ahead` ahead, and the refusal gives the time until they are not.
     pub(crate) fn allows(
         &self,

@@ -71,8 +71,8 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     }
 }
 
-/// Whatever the clients send and leave unread, the sum of what the daemon keeps for them is bounded
-/// by the setting and by their number.
+/// Whatever the clients send and leave unread, the sum of what the daemon keeps for them is
+/// bounded. The bound follows from the setting and from their number.
 #[test]
 fn the_budget_bounds_the_bytes_of_every_protocol() {
     const BUDGET: f64 = 1_048_576.0;
@@ -130,8 +130,8 @@ fn the_budget_bounds_the_bytes_of_every_protocol() {
 /// pool of kernel memory.
 #[test]
 fn the_kernel_buffers_little_for_a_client_that_never_reads() {
-    /// Twice the limit that the daemon sets for the kernel's buffer, because the peer's kernel also
-    /// buffers some bytes, and one more packet may be queued.
+    /// Twice the limit that the daemon sets for the kernel's buffer. The peer's kernel also buffers
+    /// some bytes, and one more packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");

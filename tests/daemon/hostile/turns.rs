@@ -215,7 +215,7 @@ fn a_flood_does_not_delay_requests_of_other_clients() {
 /// requests did not wait.
 ///
 /// The disk delays the raise of the ceiling for seconds. After the raise, all waiting requests get
-/// their IDs at the same time, and the request of the other client is the last of them.
+/// their IDs at the same time. The request of the other client is the last of them.
 fn flood_served_first_behind_waits(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");

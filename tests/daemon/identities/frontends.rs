@@ -94,8 +94,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
             drawn += usize::from(line.starts_with(':'));
         }
     }
-    // The client may have drawn as many IDs as the rate allows for the time that has passed, and
-    // for a burst of one second.
+    // The client may have drawn as many IDs as the rate allows for the time that has passed. A
+    // burst of one second comes on top.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
     assert!((1..=most).contains(&drawn), "the client drew {drawn} IDs at 10 a second, allowed: {most}");
 }
@@ -173,8 +173,8 @@ fn a_kept_http_connection_counts_once_for_its_identity() {
     assert_eq!(web.rest(), b"");
 }
 
-/// A reload ends the idle connections of a token that it takes away, also those that a proxy or a
-/// pool keeps for later requests, and no other.
+/// A reload ends the idle connections of a token that it takes away, and no other. So it ends also
+/// those that a proxy or a pool keeps for later requests.
 #[test]
 fn a_reload_ends_idle_connections_of_a_removed_token() {
     let identities = identity("billing", "") + &identity("orders", "");
