@@ -142,10 +142,8 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts connections by the form of IDs in replies to increments.
     pub incr_connections: &'f IncrConnections,
-    /// The counts of each protocol. Only statistics need them.
-    pub counts: &'f dyn CountsOf,
-    /// Greets a client of Snowbank's own protocol.
-    pub greets: &'f dyn Greets,
+    /// The daemon around the front end.
+    pub daemon: &'f dyn Daemon,
     /// The reason, for the log, why a message closes its connection, if the peer is at fault. It is
     /// not in [`Step`], so that a step stays in registers.
     pub rejection: Option<String>,
@@ -205,23 +203,22 @@ impl Conditions<'_> {
         if !self.session.may_draw(source) {
             return Err(in_words(Reason::Denied, self.session.name(), name, None, false));
         }
-        self.counts.last_number(source).ok_or_else(|| no_grant(name, None))
+        self.daemon.last_number(source).ok_or_else(|| no_grant(name, None))
     }
 }
 
 /// What INFO has of a ticket source, and of no other. The last number follows it.
 const TICKET: &str = "\"kind\":\"ticket\"";
 
-/// Greets clients of Snowbank's own protocol.
-pub trait Greets {
-    /// Appends a WELCOME frame with this tag.
+/// What front ends ask of the daemon around them.
+pub trait Daemon {
+    /// Appends a WELCOME frame with this tag, for a client of Snowbank's own protocol.
     fn welcome(&self, tag: u16, out: &mut Vec<u8>);
-}
 
-/// Gives the counts of each protocol.
-pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
-    fn counts_of(&self, protocol: Protocol) -> Counts;
+    fn counts_of(&self, _protocol: Protocol) -> Counts {
+        Counts::default()
+    }
 
     /// Returns the last number of a ticket source. `None` while the source hands out nothing, and for
     /// other sources.
@@ -231,12 +228,6 @@ pub trait CountsOf {
 
     /// Adds to the gets of all protocols, if anything keeps them.
     fn add_gets(&self, _gets: Gets) {}
-}
-
-impl<F: Fn(Protocol) -> Counts> CountsOf for F {
-    fn counts_of(&self, protocol: Protocol) -> Counts {
-        self(protocol)
-    }
 }
 
 /// The counts of one protocol since the daemon's start.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Ask, Conditions, Counts, Facts, FrontEnd, Greets, Http, IncrConnections, Memcached, Native, Noeqd,
-    Protocol, Resp, Step, in_words, noeqd,
+    Ask, Conditions, Daemon, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Protocol,
+    Resp, Step, in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Settings, SourceSettings, Tokens};
@@ -26,9 +26,9 @@ pub(super) fn facts(asks_token: bool) -> Facts {
 }
 
 /// A daemon without claims.
-struct Daemon;
+struct Unclaimed;
 
-impl Greets for Daemon {
+impl Daemon for Unclaimed {
     fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
         let good_for = Duration::from_secs(1);
         let claims = WireIds::new(&[]);
@@ -50,8 +50,7 @@ pub(super) fn conditions<'f>(
         is_stopping: false,
         wall: UnixMicros(1_000_000),
         incr_connections,
-        counts: &|_| Counts::default(),
-        greets: &Daemon,
+        daemon: &Unclaimed,
         rejection: None,
     }
 }

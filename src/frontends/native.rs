@@ -135,7 +135,7 @@ impl Conditions<'_> {
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
-            Request::Hello(_) => self.greets.welcome(tag, out),
+            Request::Hello(_) => self.daemon.welcome(tag, out),
             Request::Info => reply::encode_info(out, tag, &self.info_json()),
             // Every NEXT that comes here was refused above.
             Request::Next(_) => {}

@@ -34,7 +34,7 @@ impl Gets {
     /// Adds these counts to the daemon's, and starts from 0 again.
     pub(super) fn report(&mut self, conditions: &Conditions<'_>) {
         if *self != Gets::default() {
-            conditions.counts.add_gets(std::mem::take(self));
+            conditions.daemon.add_gets(std::mem::take(self));
         }
     }
 }
@@ -65,7 +65,7 @@ impl GetCounters {
 
 /// Returns the statistics, each with its name. `version` is the one that clients of the protocol get.
 pub(super) fn all(conditions: &Conditions<'_>, version: &str) -> [(&'static str, Value); 9] {
-    let Counts { uptime, open, accepted, gets } = conditions.counts.counts_of(Protocol::Memcached);
+    let Counts { uptime, open, accepted, gets } = conditions.daemon.counts_of(Protocol::Memcached);
     let time_s = (conditions.wall.0 / 1_000_000).max(0);
     [
         ("pid", std::process::id().into()),

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use snowbank::access::{self, Session};
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::frontends::{
-    Conditions, Counts, Facts, FrameIds, FrontEnd, Greets, IncrConnections, Native, Step,
-};
+use snowbank::frontends::{Conditions, Daemon, Facts, FrameIds, FrontEnd, IncrConnections, Native, Step};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_core::grant::Grant;
 use snowbank_core::shard::{Lane, Order, Ring, Shard};
@@ -36,8 +34,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         is_stopping: false,
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
-        counts: &|_| Counts::default(),
-        greets: &Silent,
+        daemon: &Silent,
         rejection: None,
     };
     while let Step::Ids { consumed, ask, form } =
@@ -65,7 +62,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
 /// Greets nobody.
 struct Silent;
 
-impl Greets for Silent {
+impl Daemon for Silent {
     fn welcome(&self, _: u16, _: &mut Vec<u8>) {}
 }
 

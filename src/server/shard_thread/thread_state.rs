@@ -13,7 +13,7 @@ use super::scheduler::Scheduler;
 use super::turn_state::TurnState;
 use super::welcome::Kept;
 use crate::config::Protocol;
-use crate::frontends::{Counts, CountsOf, Gets, Greets};
+use crate::frontends::{Counts, Daemon, Gets};
 use crate::server::common::Common;
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::{LiveConfig, Stage};
@@ -46,7 +46,13 @@ pub(crate) struct ThreadState {
     pub(super) drained: Notify,
 }
 
-impl CountsOf for ThreadState {
+impl Daemon for ThreadState {
+    fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
+        let metrics = &self.common.metrics;
+        let is_sure = metrics.fleet_answers.load(Ordering::Relaxed);
+        self.welcome.borrow_mut().write(&self.live_config.borrow(), is_sure, metrics.instance.0, tag, out);
+    }
+
     fn add_gets(&self, gets: Gets) {
         self.counters.gets.add(gets);
     }
@@ -57,14 +63,6 @@ impl CountsOf for ThreadState {
 
     fn counts_of(&self, protocol: Protocol) -> Counts {
         self.common.metrics.counts_of(protocol)
-    }
-}
-
-impl Greets for ThreadState {
-    fn welcome(&self, tag: u16, out: &mut Vec<u8>) {
-        let metrics = &self.common.metrics;
-        let is_sure = metrics.fleet_answers.load(Ordering::Relaxed);
-        self.welcome.borrow_mut().write(&self.live_config.borrow(), is_sure, metrics.instance.0, tag, out);
     }
 }
 

@@ -65,8 +65,7 @@ impl<'t> Turn<'t> {
             is_stopping: metrics.draining.load(Ordering::Relaxed),
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
-            counts: &**thread,
-            greets: &**thread,
+            daemon: &**thread,
             rejection: None,
         };
         Turn { thread, config, state, conditions, now }
