@@ -161,8 +161,8 @@ impl Conditions<'_> {
         shown
     }
 
-    /// Returns the JSON of INFO for this client, with the wall clock and the last numbers of the
-    /// ticket sources that the client may draw from.
+    /// Returns the JSON of INFO for this client, with the wall clock. It has the last numbers of
+    /// the ticket sources that the client may draw from.
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();
         let made = identity.map_or(&self.facts.info_json, |identity| &identity.info_json);
@@ -312,8 +312,8 @@ pub trait FrontEnd: Default {
         0
     }
 
-    /// Returns the number of the message of which a part was dropped and the rest is still to come,
-    /// counted from 1; 0 if there is none. The connection keeps no byte of such a message.
+    /// Returns the number of the message of which a part was dropped and the rest is still to come.
+    /// It counts from 1, and is 0 if there is none. The connection keeps no byte of such a message.
     fn unfinished(&self) -> u64 {
         0
     }
@@ -324,8 +324,8 @@ pub trait FrontEnd: Default {
         false
     }
 
-    /// Tells the front end that the daemon stops, and that nothing follows the request that waits for
-    /// its IDs, so that its reply can say that the connection closes.
+    /// Tells the front end that the daemon stops, and that nothing follows the request that waits
+    /// for its IDs. So its reply can say that the connection closes.
     fn end_with_next_reply(&mut self) {}
 
     /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is

@@ -20,8 +20,8 @@ pub enum IdForm {
     IntegerIfExact,
 }
 
-/// The connections that drew IDs by increments from a source that has IDs above `EXACT_MAX`, by the
-/// form of these IDs at the first increment.
+/// The connections that drew IDs by increments from a source that has IDs above `EXACT_MAX`. They
+/// are counted by the form of these IDs at the first increment.
 #[derive(Debug, Default)]
 pub struct IncrConnections {
     integers: AtomicU64,

@@ -143,12 +143,12 @@ impl Facts {
         self.source_settings[source].own_layout()
     }
 
-    /// Returns the source that a client's key draws from, in every protocol: the source with the name
-    /// in front of the key's first colon, or else the source for all other keys, if one is set. No
-    /// source's name has a colon.
+    /// Returns the source that a client's key draws from, in every protocol. It is the source with
+    /// the name in front of the key's first colon. Else it is the source for all other keys, if one
+    /// is set. No source's name has a colon.
     ///
-    /// The colon is for clients that need different keys for the IDs of one source, because they
-    /// return a dictionary, or because their keys are made of parts.
+    /// The colon is for clients that need different keys for the IDs of one source. They return a
+    /// dictionary, or their keys are made of parts.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
         let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
         self.source_named(name).or(self.any_key)

@@ -54,8 +54,8 @@ fn is_http(bytes: &[u8], listener: Protocol) -> bool {
         && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
 }
 
-/// The most bytes of one ID in a body: 63 digits (if the dictionary has only two characters), each
-/// escaped by JSON as two bytes; two quotes; a comma.
+/// The most bytes of one ID in a body. With a dictionary of two characters, it has 63 digits, each
+/// escaped by JSON as two bytes. Two quotes and a comma follow.
 const ID_BYTES_MAX: usize = 2 * 63 + 3;
 
 /// The most bytes of a response's head together with what surrounds the IDs of its body.

@@ -1,8 +1,8 @@
 //! The nine statistics of katsubushi, in katsubushi's order. Dashboards read them by memcached's
 //! `stats` and by HTTP.
 //!
-//! As in katsubushi, one count is for all its protocols, a get of ten IDs is ten hits, only gets count,
-//! also those with a mistake, and connections are those of memcached's protocol.
+//! As in katsubushi, one count is for all its protocols, and a get of ten IDs is ten hits. Only
+//! gets count, also those with a mistake. Connections are those of memcached's protocol.
 
 use serde_json::Value;
 

@@ -1,13 +1,13 @@
-//! Finds the process that holds a lock: by the kernel's list of locks, or by the line that the
+//! Finds the process that holds a lock. The kernel's list of locks shows it, or the line that the
 //! holder wrote into the lock's file.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// The length of a holder's line. The line is padded with spaces to this length, so that the mark
-/// after it stays in place when the next holder writes its line. There is room for the longest ID
-/// space: 62 fields of one bit each.
+/// The length of a holder's line. The line is padded with spaces to this length. So the mark after
+/// it stays in place when the next holder writes its line. There is room for the longest ID space:
+/// 62 fields of one bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
 
 /// The kernel's list of locks is read at most this many times to find a file in it. The kernel

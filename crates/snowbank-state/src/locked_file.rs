@@ -1,10 +1,10 @@
 //! A locked file that names its holder, for worker IDs and for state directories.
 //!
 //! The locks are advisory (`flock`). The open file holds the lock, so the system releases the lock
-//! however the process ends. A holder that ends does not remove its file: a second process may
-//! already have opened this file, and would lock it while a third process makes and locks a new
-//! file with the same name. If another program removes a file, the holder of its lock notices that
-//! ([`still_ours`](LockedFile::still_ours)).
+//! however the process ends. A holder that ends does not remove its file. A second process may
+//! already have opened this file. It would lock the file while a third process makes and locks a
+//! new one with the same name. If another program removes a file, the holder of its lock notices
+//! that ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;

@@ -6,7 +6,7 @@
 //! durable, and before anything below the ceiling is claimed. A clean stop lowers the mark before
 //! the ceiling. So a daemon leaves no mark above the ceiling in the newest copy of the state. If a
 //! start lies below the mark, its records are an older copy of the state, or belong to another
-//! state, and IDs above that start may have been handed out.
+//! state. Then IDs above that start may have been handed out.
 
 use std::fmt;
 

@@ -12,8 +12,8 @@ use hmac_sha256::Hash;
 
 use crate::form::Form;
 
-/// The number of bytes in which a reader looks for the end of the header line: more than twice the
-/// length of the longest header line that a writer writes.
+/// The number of bytes in which a reader looks for the end of the header line. It is more than
+/// twice the length of the longest header line that a writer writes.
 const HEADER_BYTES_MAX: usize = 320;
 
 /// A document whose checksum is right.

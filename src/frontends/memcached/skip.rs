@@ -34,8 +34,8 @@ impl Skip {
         self.bytes == 0 && !self.to_line_end
     }
 
-    /// Skips what is in `bytes`, and returns how many bytes these are: at least one, if something is
-    /// left to skip and `bytes` is not empty.
+    /// Skips what is in `bytes`, and returns how many bytes these are. It is at least one, if
+    /// something is left to skip and `bytes` is not empty.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let of_value = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(bytes.len());
         self.bytes -= of_value as u64;

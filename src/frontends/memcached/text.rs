@@ -8,8 +8,8 @@ use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_wire::ErrorCode;
 
-/// A bound for the bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line
-/// ends, the cas number, and the line `END` behind the last value.
+/// A bound for the bytes of a value without its key. These are `VALUE `, ` 0 19`, the digits and
+/// two line ends, the cas number, and the line `END` behind the last value.
 pub(super) const VALUE_BYTES_MAX: usize = 68;
 
 /// The last word of a command to which its client wants no reply.

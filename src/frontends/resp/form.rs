@@ -1,9 +1,9 @@
 //! The form of the IDs in INCR's replies. With `resp.replies = "auto"`, the client decides it.
 //!
-//! A library that reads integers as floating-point numbers, as those for JavaScript and Lua do, reads
-//! two IDs as the same number, and nobody notices. A library that expects an integer and gets a
-//! string fails at the first call. So integers are for clients that are known to read them, and for
-//! numbers that all clients read exactly.
+//! A library may read integers as floating-point numbers, as those for JavaScript and Lua do. Then
+//! it reads two IDs as the same number, and nobody notices. A library that expects an integer and
+//! gets a string fails at the first call. So integers are for clients that are known to read them,
+//! and for numbers that all clients read exactly.
 
 use crate::config::Replies;
 use crate::frontends::{Conditions, IdForm};

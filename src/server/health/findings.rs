@@ -54,11 +54,13 @@ const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
 /// The effect and the message of a finding, if there is one.
 type Found = Option<(Effect, String)>;
+type Find = fn(&Samples) -> Found;
+type FindOfSource = fn(&Samples, &Subject) -> Found;
 
 /// The subjects of findings about the daemon, each with the function that looks for a finding. The
 /// metrics have a series for each subject. A stop is not in this table, because nobody needs an
 /// alert about a stop.
-const DAEMON: [(&str, fn(&Samples) -> Found); 11] = [
+const DAEMON: [(&str, Find); 11] = [
     ("worker_ids", |samples| find_lost_worker_ids(&samples.daemon)),
     ("reload", find_refused_reload),
     ("connections", |samples| find_full_connections(&samples.daemon)),
@@ -73,7 +75,7 @@ const DAEMON: [(&str, fn(&Samples) -> Found); 11] = [
 ];
 
 /// The subjects of findings about a source, each with the function that looks for a finding.
-const SOURCE: [(&str, fn(&Samples, &Subject) -> Found); 5] = [
+const SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", find_ceiling),
     ("refusals", find_refusals),

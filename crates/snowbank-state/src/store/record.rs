@@ -40,8 +40,8 @@ pub struct Record {
     pub id_minus_boot_us: Option<i64>,
     /// True if no position at or above the ceiling was claimed, as after a clean stop.
     pub clean: bool,
-    /// True if `clean`, but it is unknown where the last claim below the ceiling ended, as after a
-    /// stop of a daemon that had claimed nothing since a crash or a first start.
+    /// True if `clean`, but it is unknown where the last claim below the ceiling ended. A stop
+    /// leaves this if the daemon had claimed nothing since a crash or a first start.
     pub untouched: bool,
     /// True if `snowbank state export` moved the worker IDs away: this machine may not use them.
     pub released: bool,
@@ -319,8 +319,8 @@ impl Record {
         self.retired && !self.released && !self.forgotten && self.instant().is_some()
     }
 
-    /// Returns true if the record may be dropped now: the clock is in the tick of its ceiling or
-    /// later, and a start without a record begins after the present tick.
+    /// Returns true if the record may be dropped now. Then the clock is in the tick of its ceiling
+    /// or later, and a start without a record begins after the present tick.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }
