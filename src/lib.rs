@@ -101,7 +101,7 @@
 //!   (`server/lifecycle/reload.rs`).
 //! - Where does a reload begin and end? `server/lifecycle/stop.rs` takes the signal,
 //!   `server/lifecycle/reload.rs` applies it, and each shard adopts the new configuration in
-//!   `server/shard_thread/run.rs`.
+//!   `server/shard_thread/shard_loop.rs`.
 //! - Why is a start refused, and in which words? `crates/snowbank-state/src/store/plan.rs` compares
 //!   with the stored state, and `member/marker.rs` of the fleet with its marker.
 //! - What happens when another daemon holds the worker ID? `crates/snowbank-fleet/src/rules.rs`,
