@@ -248,8 +248,8 @@ const NUMBER_DIGITS_MAX: usize = 5;
 const DIGITS_OF_WORD_MAX: usize = 2;
 
 /// The origins to choose in place of a host name without an ordinal.
-const OTHER_ORIGINS: &str = "or give the number in SNOWBANK_WORKER_IDS (in Kubernetes from the pod's label \
-     apps.kubernetes.io/pod-index, or cut from the pod's name), or set worker_id_from = \"coordinator\" or \
+const OTHER_ORIGINS: &str = "or set worker_id_from = \"given\" and give the number in SNOWBANK_WORKER_IDS (in Kubernetes from \
+     the pod's label apps.kubernetes.io/pod-index, or cut from the pod's name), or worker_id_from = \"coordinator\" or \
      \"file:PATH\"";
 
 /// Returns the ordinal at the end of a host name's first label. It is a number behind the last

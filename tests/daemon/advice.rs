@@ -128,3 +128,13 @@ fn a_counter_with_a_damaged_mark_is_set() {
     assert_eq!(set(&seen.0.iter().max().expect("numbers").to_string()), Some(0));
     seen.go_on(machine.setup(toml));
 }
+
+/// The advice for a host name without an ordinal.
+#[test]
+fn a_number_in_the_environment_needs_the_origin_given() {
+    let with = |origin: &str| {
+        Setup::configured(&format!("worker_id_from = \"{origin}\"")).env("SNOWBANK_WORKER_IDS", "3")
+    };
+    with("hostname").end().assert_refusal(&["found worker IDs beside worker_id_from"]);
+    Seen::default().go_on(with("given"));
+}

@@ -154,8 +154,8 @@ fn snowbank_next_draws_from_the_named_or_the_first_source() {
     client.asks("SNOWBANK.NEXT fast 1 fast\r\n", syntax);
     client.asks("SNOWBANK.NEXT WAIT\r\n", syntax);
     client.asks("SNOWBANK.NEXT WAIT x\r\n", "-ERR value is not an integer or out of range\r\n");
-    let increment = "-ERR INCRBY of source fast can only add 1, because its IDs are not consecutive; SNOWBANK.NEXT fast COUNT \
-                     draws several\r\n";
+    let increment = "-ERR INCRBY of source fast can only add 1, because its IDs are not consecutive; SNOWBANK.NEXT fast 2 \
+                     draws two\r\n";
     client.send("incrby fast 1\n");
     assert!(last < client.integer());
     client.asks("INCRBY fast 2\r\n", increment);

@@ -46,7 +46,7 @@ pub(super) fn incrby(
         }
         Increment::OnlyByOne => {
             let name = &facts.sources[source];
-            let text = format!("ERR INCRBY {}; SNOWBANK.NEXT {name} COUNT draws several", only_by_one(name));
+            let text = format!("ERR INCRBY {}; SNOWBANK.NEXT {name} 2 draws two", only_by_one(name));
             Err(Refused::new(ErrorCode::BadCount, text))
         }
     }
