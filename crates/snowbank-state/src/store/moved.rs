@@ -74,10 +74,18 @@ pub fn forget(records: &mut Vec<Record>, now: UnixMicros) -> Vec<Record> {
 }
 
 /// Of the forgotten records of each ID space, keeps the highest. A start is above those of all
-/// layouts that can make the same IDs.
+/// layouts that can make the same IDs. A record that also stood for worker IDs that a fleet assigned
+/// keeps one bound for all.
 fn keep_highest_forgotten(records: &mut Vec<Record>) {
-    let mut all: Vec<Record> =
-        records.extract_if(.., |record| record.forgotten && !record.released).collect();
+    let all = records.extract_if(.., |record| record.forgotten && !record.released);
+    let mut all: Vec<Record> = all
+        .map(|record| Record {
+            id_bound: record.bound_of_dropped().unwrap_or(record.id_bound),
+            assigned: false,
+            assigned_bound: None,
+            ..record
+        })
+        .collect();
     all.sort_by_key(|record| std::cmp::Reverse(record.id_bound));
     let mut kept: Vec<Record> = Vec::new();
     for record in all {
@@ -88,12 +96,13 @@ fn keep_highest_forgotten(records: &mut Vec<Record>) {
     records.append(&mut kept);
 }
 
-/// Raises these records to the highest of the forgotten bounds. A record that comes from elsewhere
-/// may be an older one of a worker ID that was forgotten here, and the other way round.
-fn raise_to_forgotten(records: &mut [Record], forgotten: &[Record]) {
+/// Raises these records to the highest bound of worker IDs whose records were dropped. A record that
+/// comes from elsewhere may be an older one of a worker ID that was dropped here, and the other way
+/// round.
+fn raise_to_dropped(records: &mut [Record], standing: &[Record]) {
     for record in records.iter_mut().filter(|record| !record.assigned) {
-        let same_ids = forgotten.iter().filter(|other| other.numbering.runs_beside(&record.numbering));
-        let bound = same_ids.map(|other| other.id_bound).max().unwrap_or(0);
+        let same_ids = standing.iter().filter(|other| other.numbering.runs_beside(&record.numbering));
+        let bound = same_ids.filter_map(Record::bound_of_dropped).max().unwrap_or(0);
         record.id_bound = record.id_bound.max(bound);
     }
 }
@@ -123,18 +132,19 @@ pub fn merge(
 ) -> Result<Vec<Record>, StateError> {
     let mut records = export.records;
     let all = stored.iter().chain(&records);
-    let forgotten: Vec<Record> = all.clone().filter(|record| record.forgotten).cloned().collect();
+    let standing: Vec<Record> =
+        all.clone().filter(|record| record.bound_of_dropped().is_some()).cloned().collect();
     let all_of_this_boot = all.filter(|record| here.boot.is_some() && record.boot == here.boot);
     // A `wall_minus_boot_us` of another machine or an earlier boot says nothing about this boot,
     // and would look like a step of the clock.
     let last = all_of_this_boot.max_by_key(|record| record.instant());
     let offset_us = last.map(|record| record.wall_minus_boot_us);
-    raise_to_forgotten(&mut records, &forgotten);
+    raise_to_dropped(&mut records, &standing);
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&records, record)) {
         return Err(ahead);
     }
     let mut merged = stored;
-    raise_to_forgotten(&mut merged, &forgotten);
+    raise_to_dropped(&mut merged, &standing);
     // If several records have the same name and worker IDs, the record with the highest bound comes
     // last and stays.
     records.sort_by_key(|record| record.id_bound);
@@ -341,6 +351,33 @@ mod tests {
             Some(8),
             "the stored record stays"
         );
+    }
+
+    /// The fleet assigned worker IDs whose records are gone, and the record of another worker ID has
+    /// a higher bound of its own.
+    #[test]
+    fn dropped_worker_ids_of_a_fleet_keep_their_bound() {
+        let bound = |ahead_ms| record("orders", "twitter", "7", ahead_ms).id_bound;
+        let orders = Record {
+            assigned_bound: Some(bound(9_000)),
+            retired: true,
+            ..record("orders", "twitter", "7", 1_000)
+        };
+        let users = Record { retired: true, ..record("users", "twitter", "8", 5_000) };
+        let older = Export::of(vec![record("carts", "twitter", "3", 2_000)]);
+        let start = |records: &[Record]| {
+            starts(records, &[Configured("carts", "twitter", String::from("3"))])[0]
+                .unwrap()
+                .unwrap()
+                .id_bound
+        };
+        let mut records = vec![orders.clone(), users];
+        forget(&mut records, UnixMicros(i64::MAX));
+        assert_eq!((records.len(), start(&records)), (1, bound(9_000)));
+        // An import has a record of a worker ID that may be one of those.
+        for stored in [records, vec![orders]] {
+            assert!(start(&import(&stored, &older).unwrap()) >= bound(9_000));
+        }
     }
 
     proptest! {
