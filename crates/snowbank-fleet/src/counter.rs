@@ -260,8 +260,9 @@ impl Counter {
     /// Records that a write of this daemon was done, and returns its range. `text` is the value that
     /// it wrote.
     pub(super) fn done(&mut self, claim: Claim, text: String, generation: u64) -> NumberRange {
+        assert!(claim.range.from >= self.floor, "a range begins above all numbers that this daemon had");
         self.trying = None;
-        self.floor = self.floor.max(claim.range.to);
+        self.floor = claim.range.to;
         let NumberRange { from, to } = claim.range;
         let before = self.last.take().filter(|last| last.range.to == from && last.generation == generation);
         let from = before.map_or(from, |last| last.range.from);

@@ -569,7 +569,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// release.
     fn write_keys(&mut self, mut bound: Bound, release: Release<'_>) -> Result<u64, FleetError> {
         let is_release = release.is_some();
-        let write = self.sources[bound.source].trying().to_owned();
+        let held = &self.sources[bound.source];
+        // A later start may hand out IDs below the acknowledged bound without asking.
+        let least = if is_release { held.floor } else { held.acknowledged };
+        assert!(bound.id_bound >= least, "only a release lowers a key's bound, and never below the start");
+        let write = held.trying().to_owned();
         for _ in 0..TRIES_MAX {
             // Another source may serve, and must soon notice a loss.
             self.poll_if_due()?;

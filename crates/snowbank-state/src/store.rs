@@ -236,6 +236,11 @@ impl DiskStore {
         for left in trims {
             // A start that failed may have stored no first ceiling.
             let Some(record) = records.get_mut(&left.source) else { continue };
+            // Of a shared counter, the coordinator has the bound.
+            assert!(
+                record.restored || left.id_bound <= record.id_bound,
+                "nothing was handed out above the bound that the state has"
+            );
             *record = Record { clean: true, untouched: left.is_untouched, ..record.below(left.id_bound) };
         }
         self.store(records, wall_minus_boot_us)

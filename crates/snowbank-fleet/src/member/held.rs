@@ -112,6 +112,10 @@ impl Held {
     /// no writes: another daemon may have the numbers, so the next start must not take the release for
     /// its own and go on without a pause.
     pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
+        assert!(
+            self.covered <= self.acknowledged,
+            "nothing is granted above what the coordinator acknowledged"
+        );
         let is_cut_short = self.is_unsettled && self.is_returned;
         Note {
             fleet: fleet.to_owned(),

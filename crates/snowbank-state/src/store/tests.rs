@@ -80,6 +80,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!(stored[0].wall_minus_boot_us, 10, "the clocks as believed at the stop");
     assert!(stored[0].ends_at_a_claim());
     let between = numbering.id_bound(Position(4_096)) - 1;
+    store.raise(&[(0, Position(5_000))], 10).unwrap();
     store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
     let stored = read(directory.path()).unwrap();
     assert!(!stored[0].ends_at_a_claim(), "nothing was claimed since the crash");
@@ -337,6 +338,7 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
         .unwrap();
     // The source is removed and added twice. The first time, it gets worker ID 9 again.
     for (index, workers) in [(1, "9"), (2, "5")] {
+        store.raise(&[(index - 1, at(&nine, 5_000))], 0).unwrap();
         store.end(&[Left { source: index - 1, ..end }], 0).unwrap();
         let sources = vec![(index, assigned(workers, 0))];
         let retired = store.records(&[]);
