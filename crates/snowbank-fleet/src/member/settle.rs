@@ -174,6 +174,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         pause: &mut Pause,
         question: impl Fn(&mut Self) -> Result<(), FleetError>,
     ) -> Result<(), FleetError> {
+        let asked = pause.not_before.max(self.coordinator.as_mut().now());
+        let late = asked.since(pause.due);
         let answered = question(self);
         let now = pause.not_before.max(self.coordinator.as_mut().now());
         let took = now.since(pause.due);
@@ -182,8 +184,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         pause.due = now;
         if self.is_too_long(pause) {
             return Err(FleetError::NoAnswer(NoAnswer::passing(format!(
-                "an answer took {took:.1?}, which makes the pause before new worker IDs are used longer than allowed: \
-                 {:.1?}; find out why the coordinator is slow, or give all daemons a longer fleet.horizon",
+                "a question was {late:.1?} late, and its answer took {:.1?}, which makes the pause before new worker IDs are used \
+                 longer than allowed: {:.1?}; find out why the state's disk (if the question was late) or the coordinator is \
+                 slow, or give all daemons a longer fleet.horizon",
+                now.since(asked),
                 self.longest_pause()
             ))));
         }

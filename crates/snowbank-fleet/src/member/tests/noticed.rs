@@ -545,3 +545,16 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
         assert!(ahead >= OUTAGE + limits().reach(), "the floor is only {ahead:?} ahead");
     }
 }
+
+/// A slow disk may keep the thread that asks.
+#[test]
+fn a_pause_that_fails_says_whether_its_question_was_late() {
+    let world = world(Pace { answer: Duration::from_millis(10), sync: Duration::ZERO });
+    let mut taker = member(&world, Notes::default());
+    let mut taken = [taker.take(want(WALL, false), &five()).ok()];
+    let mut pause = None;
+    let due_in = taker.settle(&mut pause, &mut taken, clocks(WALL)).unwrap().unwrap();
+    taker.coordinator.pause(due_in + Duration::from_secs(60));
+    let failed = taker.settle(&mut pause, &mut taken, clocks(WALL)).unwrap_err().reason();
+    assert!(failed.contains("a question was 60.0s late, and its answer took 20.0ms"), "{failed}");
+}
