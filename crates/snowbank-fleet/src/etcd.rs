@@ -168,7 +168,7 @@ impl line::Session for Session {
 
     async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer> {
         let Some(user) = &access.user else { return Ok(()) };
-        let password = user.password()?;
+        let password = user.password(self.patience).await?;
         let login = json!({ "name": user.name, "password": password });
         let answer = self.post("/v3/auth/authenticate", &login).await?;
         let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;

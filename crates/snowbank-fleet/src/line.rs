@@ -81,14 +81,35 @@ impl User {
     /// Reads the password.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn password(&self) -> Result<String, NoAnswer> {
-        let path = &self.password_file;
-        let text = fs::read_to_string(path);
-        let text = text.map_err(|error| {
-            NoAnswer::passing(format!("fleet.password_file: cannot read {}: {error}", path.display()))
-        })?;
-        Ok(text.lines().next().unwrap_or_default().to_owned())
+    /// The file cannot be read within this time.
+    pub(super) async fn password(&self, within: Duration) -> Result<String, NoAnswer> {
+        let path = self.password_file.clone();
+        read_files(within, move || {
+            let text = fs::read_to_string(&path);
+            let text = text.map_err(|error| {
+                NoAnswer::passing(format!("fleet.password_file: cannot read {}: {error}", path.display()))
+            })?;
+            Ok(text.lines().next().unwrap_or_default().to_owned())
+        })
+        .await
+    }
+}
+
+/// The most threads that read files and look up names of endpoints. A file on a disk that hangs
+/// keeps its thread.
+const READERS_MAX: usize = 4;
+
+/// Reads files on another thread, for at most this long, because their disk may hang.
+async fn read_files<T: Send + 'static>(
+    within: Duration,
+    read: impl FnOnce() -> Result<T, NoAnswer> + Send + 'static,
+) -> Result<T, NoAnswer> {
+    match timeout(within, tokio::task::spawn_blocking(read)).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => Err(NoAnswer::passing(error.to_string())),
+        Err(_) => Err(NoAnswer::passing(format!(
+            "the files that [fleet] names could not be read within {within:?}: find out why their disk hangs"
+        ))),
     }
 }
 
@@ -103,11 +124,15 @@ pub(super) async fn connect(
     tls: &ClientFiles,
     within: Duration,
 ) -> Result<Box<dyn Stream>, NoAnswer> {
-    let connected = timeout(within, try_connect(endpoint, tls)).await;
+    let connected = timeout(within, try_connect(endpoint, tls, within)).await;
     connected.unwrap_or_else(|_| Err(NoAnswer::passing(format!("not connected within {within:?}"))))
 }
 
-async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, NoAnswer> {
+async fn try_connect(
+    endpoint: &Endpoint,
+    tls: &ClientFiles,
+    within: Duration,
+) -> Result<Box<dyn Stream>, NoAnswer> {
     let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await;
     let stream = stream.map_err(|error| NoAnswer::passing(error.to_string()))?;
     let _ = stream.set_nodelay(true);
@@ -115,7 +140,9 @@ async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn S
         return Ok(Box::new(stream));
     }
     // The files are read for each connection, because they may be renewed.
-    let connector = tls.read().map_err(|fault| NoAnswer::passing(fault.to_string()))?;
+    let files = tls.clone();
+    let read = move || files.read().map_err(|fault| NoAnswer::passing(fault.to_string()));
+    let connector = read_files(within / 2, read).await?;
     let stream = connector.connect(&endpoint.host, stream).await;
     let stream = stream.map_err(|error| NoAnswer::passing(explain(&error)))?;
     Ok(Box::new(stream))
@@ -251,7 +278,8 @@ pub(super) struct Line<S> {
 impl<S: Session> Line<S> {
     /// Makes a line. The line connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(READERS_MAX).build()?;
         Ok(Line {
             access,
             runtime,

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::job_thread::{Asks, JobThread, NoReply, Reply, Timer};
@@ -95,9 +96,9 @@ pub(crate) struct InFleet {
     pub(crate) member: FleetMember,
     /// The worker IDs that the coordinator may assign to each source, with the source's index.
     pub(crate) pools: Vec<(usize, Pool)>,
-    /// The file with the certificate that the daemon shows to the coordinator. `None`: the daemon
-    /// shows no certificate.
-    pub(crate) certificate: Option<PathBuf>,
+    /// The end of the certificate that the daemon shows to the coordinator, in Unix time. `None`: the
+    /// daemon shows no certificate, or its file was not read yet.
+    pub(crate) certificate_ends_unix_s: Arc<Mutex<Option<i64>>>,
 }
 
 /// The daemon around the fleet thread. No call waits for a disk.
@@ -157,15 +158,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Begins the start of sources, with the worker IDs that the coordinator may assign to them, which
-    /// are counted soon. The machine was restored from a snapshot `restores` times by now.
-    pub(crate) fn begin_start(&mut self, sources: Vec<usize>, pools: Vec<(usize, Pool)>, restores: u64) {
-        for (source, pool) in pools {
-            if self.in_fleet.pools.iter().all(|(of, _)| *of != source) {
-                self.in_fleet.pools.push((source, pool));
-                self.noticed_at = None;
-            }
-        }
+    /// Begins the start of sources. The machine was restored from a snapshot `restores` times by now.
+    pub(crate) fn begin_start(&mut self, sources: Vec<usize>, restores: u64) {
         if std::mem::replace(&mut self.restores, restores) != restores {
             self.in_fleet.member.record_restored();
         }
@@ -173,10 +167,22 @@ impl Work {
     }
 
     /// Checks that the numbers which these sources took are still this daemon's, right before they
-    /// hand out anything. The first check follows at once, before any raise.
-    pub(crate) fn check_taken(&mut self, starting: &[usize], clocks: Clocks) -> Result<(), FleetError> {
+    /// hand out anything. The first check follows at once, before any raise. `pools` are the worker IDs
+    /// that the coordinator may assign to them, which are counted soon: a source that does not serve
+    /// has no numbers to count by.
+    pub(crate) fn check_taken(
+        &mut self,
+        starting: &[usize],
+        pools: Vec<(usize, Pool)>,
+        clocks: Clocks,
+    ) -> Result<(), FleetError> {
         self.checked_at = None;
-        self.in_fleet.member.check_taken(starting, clocks)
+        self.in_fleet.member.check_taken(starting, clocks)?;
+        if !pools.is_empty() {
+            self.in_fleet.pools.extend(pools);
+            self.noticed_at = None;
+        }
+        Ok(())
     }
 
     /// Returns the time until the next check. If the machine sleeps meanwhile, the wait is longer, so
@@ -226,16 +232,21 @@ impl Work {
         self.seen.pools.retain(|pool| !sources.contains(&pool.source));
     }
 
+    /// Returns the clocks as the daemon believes them now.
+    pub(crate) fn clocks(&self) -> Clocks {
+        self.host.clocks()
+    }
+
     /// Returns the daemon's membership.
     pub(crate) fn member(&mut self) -> &mut FleetMember {
         &mut self.in_fleet.member
     }
 
-    /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
-    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at
-    /// most one call to the coordinator.
+    /// Counts the worker IDs of all pools, and begins again every [`COUNT_EVERY`]. For the count, each
+    /// check makes at most one call to the coordinator.
     fn notice(&mut self, clocks: Clocks) {
-        self.seen.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
+        self.seen.certificate_ends_unix_s =
+            self.in_fleet.certificate_ends_unix_s.lock().map_or(None, |ends| *ends);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
             self.noticed_at = Some(Instant::now());
             self.counting = Some(0);
@@ -252,6 +263,25 @@ impl Work {
             self.seen.pools.push(counted);
         }
     }
+}
+
+/// Starts a thread that reads when the certificate in a file expires, again and again, because an
+/// operator may renew it. The thread waits for the file's disk. It ends when nobody has the result
+/// any more.
+pub(crate) fn watch_certificate(path: PathBuf) -> Arc<Mutex<Option<i64>>> {
+    let found = Arc::new(Mutex::new(None));
+    let of = Arc::downgrade(&found);
+    // Without a thread, the operator does not see when the certificate expires.
+    let _ = thread::Builder::new().name(String::from("certificate")).spawn(move || {
+        loop {
+            let ends = ends_unix_s(&path);
+            let Some(found) = of.upgrade() else { return };
+            let _ = found.lock().map(|mut found| *found = ends);
+            drop(found);
+            thread::sleep(POLL_PERIOD);
+        }
+    });
+    found
 }
 
 /// Returns the Unix time at which the certificate in a file expires.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::ending::words;
-use super::fleet_thread::{FleetMember, InFleet, Job, Work};
+use super::fleet_thread::{FleetMember, InFleet, Job, Work, watch_certificate};
 use super::job_thread::{Asks, NoReply};
 use super::start_sources::{Found, FromFleet, check_end, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
@@ -50,11 +50,11 @@ pub(crate) fn open(
         tracing::warn!("{fault}");
     }
     let holder = holder(&Machine::here(), &settings.listen);
-    let certificate = access.certificate.clone();
+    let certificate_ends_unix_s = access.certificate.clone().map(watch_certificate).unwrap_or_default();
     let coordinator = snowbank_fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
     let names = Names { fleet: &settings.fleet.name, state: &found.owner.state, holder: &holder };
     let member = Member::new(coordinator, names, settings.fleet_limits(), notes, new_identity);
-    Ok(InFleet { member, pools: Vec::new(), certificate })
+    Ok(InFleet { member, pools: Vec::new(), certificate_ends_unix_s })
 }
 
 /// A start tries to pick worker IDs at most this many times. A try can fail because another daemon is
@@ -106,9 +106,9 @@ impl Joining<'_> {
     /// # Errors
     /// The fleet thread has ended.
     pub(crate) fn join(&self) -> Result<Joined, StartError> {
-        let (sources, pools) = (self.sources.keys().copied().collect(), self.pools());
+        let sources = self.sources.keys().copied().collect();
         let (clocks, restores) = (self.clocks, self.life.restores);
-        self.ask(move |work| work.begin_start(sources, pools, restores))?;
+        self.ask(move |work| work.begin_start(sources, restores))?;
         let mut joined = Joined::default();
         joined.answers.taken = vec![None; self.indices];
         // Sources with configured worker IDs come first, so that no configured worker ID is picked
@@ -163,11 +163,12 @@ impl Joining<'_> {
     /// Pauses before new worker IDs, unless the daemon stops. The fleet thread does other jobs between
     /// the steps of the pause. Returns the result, and whether a source that serves is lost.
     fn pause(&self, joined: &mut Joined) -> Result<(Result<(), FleetError>, bool), StartError> {
-        let clocks = self.clocks;
         let mut pause = None;
         loop {
             let mut taken = std::mem::take(&mut joined.answers.taken);
             let (next, taken, step, is_lost) = self.ask(move |work| {
+                // The wall clock may have been set since the start began.
+                let clocks = work.clocks();
                 let step = work.member().settle(&mut pause, &mut taken, clocks);
                 (pause, taken, step, work.member().loss().is_some())
             })?;
@@ -455,25 +456,25 @@ impl Joining<'_> {
 /// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
 const POOL_MAX: u64 = 65_536;
 
-impl Joining<'_> {
-    /// Returns the worker IDs that the coordinator may assign to each source, with its index.
-    pub(super) fn pools(&self) -> Vec<(usize, Pool)> {
-        let mut pools = Vec::new();
-        for (&source, settings) in self.sources.iter().filter(|(_, source)| source.is_assigned()) {
-            let SourceSettings { layout, worker_ids, .. } = &**settings;
-            let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
-            if count > POOL_MAX {
-                continue;
-            }
-            let numbers = if worker_ids.are_given {
-                layout.numbers_in_space(&worker_ids.set)
-            } else {
-                (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
-            };
-            pools.push((source, Pool::new(source, numbers)));
+/// Returns the worker IDs that the coordinator may assign to each source, with its index.
+pub(crate) fn pools<'a>(
+    sources: impl Iterator<Item = (usize, &'a Arc<SourceSettings>)>,
+) -> Vec<(usize, Pool)> {
+    let mut pools = Vec::new();
+    for (source, settings) in sources.filter(|(_, source)| source.is_assigned()) {
+        let SourceSettings { layout, worker_ids, .. } = &**settings;
+        let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
+        if count > POOL_MAX {
+            continue;
         }
-        pools
+        let numbers = if worker_ids.are_given {
+            layout.numbers_in_space(&worker_ids.set)
+        } else {
+            (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
+        };
+        pools.push((source, Pool::new(source, numbers)));
     }
+    pools
 }
 
 /// Returns a name of the daemon for people: its machine, its address and its process number. The
@@ -575,7 +576,7 @@ mod tests {
         let limits = settings.fleet_limits();
         let member = Member::new(coordinator, names, limits, Notes::default(), new_identity);
         let clocks = Clocks::at(began.wall, began);
-        let in_fleet = InFleet { member, pools: Vec::new(), certificate: None };
+        let in_fleet = InFleet { member, pools: Vec::new(), certificate_ends_unix_s: Arc::default() };
         let fleet = fleet_thread::start(in_fleet, Box::new(NoHost(clocks))).unwrap();
         let asks = fleet.asks();
         let (hangs, is_hanging) = mpsc::channel();

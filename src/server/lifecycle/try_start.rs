@@ -242,8 +242,9 @@ impl Control {
         let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let clocks = self.clocks(os_clock::read());
+        let pools = join_fleet::pools(starting.iter().map(|&index| (index, self.settings_of(index))));
         let starting = starting.to_vec();
-        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, clocks));
+        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, pools, clocks));
         checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 

@@ -145,3 +145,17 @@ fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
     assert_eq!(line.call_each(async |_| Ok(())), Ok(vec![(String::from("zookeeper://a:2181"), ())]));
     assert_eq!(line.session.unwrap().0, "a");
 }
+
+/// A pipe that nobody writes hangs whoever opens it, as a file on a disk that hangs does.
+#[test]
+fn a_password_file_that_hangs_ends_the_wait_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let password_file = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&password_file).status().unwrap().success());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let user = User { name: String::from("snowbank"), password_file: password_file.clone() };
+    let read = runtime.block_on(user.password(Duration::from_millis(50)));
+    assert!(read.unwrap_err().reason.contains("could not be read within 50ms"));
+    // The reader ends.
+    std::fs::write(password_file, "secret\n").unwrap();
+}

@@ -65,7 +65,7 @@ impl Session {
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;
         if let Some(user) = &access.user {
-            let password = user.password()?;
+            let password = user.password(within).await?;
             let login = Writer::default().int(LOGIN_XID).int(LOGIN).int(0).text("digest");
             session.write_frame(&login.text(&format!("{}:{password}", user.name)).0).await?;
             let answer = session.answer(LOGIN_XID).await?;
