@@ -80,3 +80,41 @@ impl Common {
         let _ = tokio::time::timeout(within, decided.wait_for(|is_decided| *is_decided)).await;
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+
+    use super::*;
+    use crate::access::Rules as AccessRules;
+    use crate::config::{self, Overrides};
+    use crate::frontends::Facts;
+    use crate::os_clock;
+    use crate::server::shared::instance::Instance;
+    use crate::server::shared::live_config::{Stage, Supply};
+    use snowbank_core::clock::Remembered;
+    use snowbank_core::grant::Grant;
+    use snowbank_core::source::{Rules, Source};
+    use snowbank_id::layout::Position;
+    use snowbank_id::numbering::Numbering;
+
+    /// Returns what the threads of a daemon share, and its only source, whose ceiling is 0.
+    pub(crate) fn common_of(numbering: Numbering, rules: Rules) -> (Arc<Common>, Arc<Source>) {
+        let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
+        let reading = os_clock::read();
+        let settings = config::load(Some(file), &Overrides::default(), NonZeroUsize::MIN, reading.wall);
+        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
+        let now = wall.believe(reading);
+        let name = String::from("orders");
+        let grant = Grant::new(Position(0));
+        let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
+        let supply =
+            Supply::new(Arc::new(settings.sources[0].clone()), Arc::clone(&source), Stage::Granted, 1);
+        let facts = Facts::new(&settings, Vec::new(), AccessRules::default());
+        let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
+        let metrics = Metrics::new(1, Vec::new(), Vec::new(), Instance(1), reading);
+        (Arc::new(Common::new(live_config, wall, Order::Relaxed, None, metrics)), source)
+    }
+}

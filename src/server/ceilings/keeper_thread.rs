@@ -397,13 +397,17 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, mpsc};
 
+    use super::super::fleet_thread::Host;
     use super::super::start_sources::awaiting;
     use super::*;
     use crate::config::{self, Overrides};
+    use crate::server::common::tests::common_of;
     use snowbank_core::clock::{BootMicros, StepRule, Wall};
+    use snowbank_core::grant::CeilingRule;
     use snowbank_core::keeper::{ManagedSource, Reach};
-    use snowbank_core::source::Source;
+    use snowbank_core::source::{Rules, Source};
     use snowbank_id::layout::{Position, UnixMicros};
+    use snowbank_id::numbering::TicketCounter;
 
     const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
 
@@ -420,7 +424,7 @@ mod tests {
         let grant = snowbank_core::grant::Grant::new(Position(0));
         let rules = *awaited.source().rules();
         let source = Arc::new(Source::new(String::from("orders"), numbering, rules, grant, start, now));
-        let ceiling_rule = snowbank_core::grant::CeilingRule {
+        let ceiling_rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),
             tick: Duration::from_millis(1),
@@ -443,5 +447,24 @@ mod tests {
         assert_eq!(granted(later, 1, false), Position(0), "the kernel has reported a restore");
         let jumped = Reading { boot: BootMicros(BEGAN.boot.0 + 10_000_000), ..later };
         assert_eq!(granted(jumped, 0, false), Position(0), "the clocks have jumped");
+    }
+
+    /// The keeper hears of the loss later. Until then, a counter must not look like one that the
+    /// kernel reported as restored: its mark would say that it is unknown.
+    #[test]
+    fn a_loss_that_the_fleet_thread_finds_is_no_restore() {
+        let counter = TicketCounter::new("orders", 1, 1).unwrap();
+        let (common, source) = common_of(counter.into(), Rules::TICKETS);
+        let seconds = Duration::from_secs;
+        let rule = CeilingRule { horizon: seconds(3), max_ahead: seconds(10), tick: Duration::ZERO };
+        let managed =
+            ManagedSource::new(Arc::clone(&source), rule, Position(0), common.wall.believe(os_clock::read()));
+        let keeper = Keeper::new(vec![managed], &[Reach::Local], Arc::clone(&common.wall), os_clock::read());
+        let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
+        source.grant().raise(Position(9));
+        common.lose("another daemon has its number");
+        assert!(!source.grant().is_in_force());
+        assert_eq!(ceilings.keeper.restored(), Vec::<usize>::new());
+        assert!(ceilings.remove(&[0], &common).is_none(), "nothing is lowered or given back");
     }
 }

@@ -1,30 +1,21 @@
 use std::future::Future;
 use std::io::{Read, Write};
-use std::num::NonZeroUsize;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-
-use tokio::sync::watch;
 
 use crate::os_clock;
 
 use super::*;
 use crate::access::{Identity, Rules, Session};
-use crate::config::{self, ANONYMOUS, IdentitySettings, Overrides, SourceSettings};
-use crate::frontends::{Facts, Resp};
-use crate::server::common::Common;
-use crate::server::health::metrics::Metrics;
+use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings};
+use crate::frontends::Resp;
+use crate::server::common::tests::common_of;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::connection::Connection;
 use crate::server::shard_thread::membership::Membership;
 use crate::server::shard_thread::ticker;
-use crate::server::shared::instance::Instance;
-use crate::server::shared::live_config::{LiveConfig, Supply};
-use snowbank_core::clock::{Now, Remembered, Wall};
-use snowbank_core::grant::Grant;
-use snowbank_core::shard::Order;
+use snowbank_core::clock::Now;
 use snowbank_core::source::{OnStepBack, SequenceStart, Source};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
@@ -37,21 +28,8 @@ fn thread() -> (Rc<ThreadState>, Arc<Source>) {
 
 /// Returns the state of a shard's thread, and its only source, whose ceiling is 0.
 fn thread_of(numbering: Numbering, rules: snowbank_core::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
-    let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
-    let reading = os_clock::read();
-    let settings = config::load(Some(file), &Overrides::default(), NonZeroUsize::MIN, reading.wall);
-    let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
-    let now = wall.believe(reading);
-    let name = String::from("orders");
-    let grant = Grant::new(Position(0));
-    let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
-    let supply = Supply::new(Arc::new(settings.sources[0].clone()), Arc::clone(&source), Stage::Granted, 1);
-    let facts = Facts::new(&settings, Vec::new(), Rules::default());
-    let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
-    let metrics = Metrics::new(1, Vec::new(), Vec::new(), Instance(1), reading);
-    let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
-    (Rc::new(ThreadState::new(Arc::new(common), 0)), source)
+    let (common, source) = common_of(numbering, rules);
+    (Rc::new(ThreadState::new(common, 0)), source)
 }
 
 fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
