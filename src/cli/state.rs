@@ -216,7 +216,7 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 /// they were last started or set. The importing machine could not notice that.
 fn refuse_restored(records: &[Record], what: &str) -> Outcome {
     let counters: Vec<&Record> = records.iter().filter(|it| it.numbering.ticket().is_some()).collect();
-    let log = KernelLog::open(!counters.is_empty());
+    let log = KernelLog::open();
     let Some(boot) = HostIdentity::here().boot else { return Ok(()) };
     let restored = counters.iter().find(|record| log.has_restore_since(record.life.as_deref(), &boot));
     restored.map_or(Ok(()), |record| Err(unknown_counter(record, what)))
@@ -260,7 +260,7 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let merged = store::merge(stored, export, &owner, &KernelLog::open(true).host())?;
+    let merged = store::merge(stored, export, &owner, &KernelLog::open().host())?;
     store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))

@@ -165,7 +165,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
-    let wanted = Record::new(name, &numbering, ceiling, &owner, &KernelLog::open(true).host());
+    let wanted = Record::new(name, &numbering, ceiling, &owner, &KernelLog::open().host());
     // The bound is not rounded up to a number of this increment and offset, because the
     // configuration may have a different increment and offset. The record names no boot. Otherwise
     // a start in this boot would use the record's clock offsets as if a daemon had stored them.

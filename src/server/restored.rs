@@ -18,8 +18,8 @@
 mod kernel_log;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -70,30 +70,42 @@ impl Life {
     }
 }
 
-/// The kernel's log. The daemon notices announcements that come after the log was opened.
+/// The kernel's log. The daemon notices announcements that come after the log was opened. Only one
+/// thread reads the log, because standard input has one position for all.
 #[derive(Debug)]
 pub struct KernelLog {
     /// The log's name: standard input, or the path of the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
-    /// The number of the last announcement before the log was opened. `None`: there was none, or
-    /// `open` did not look for one.
-    last: Option<u64>,
+    /// The number of the last announcement. `None`: there was none.
+    last: Mutex<Option<u64>>,
 }
 
 impl KernelLog {
-    /// Opens the log at its end. If `looks_back`, first looks for the last announcement that the
-    /// log already has.
-    pub fn open(looks_back: bool) -> KernelLog {
+    /// Opens the log, looks for the last announcement that it has, and goes on at its end.
+    pub fn open() -> KernelLog {
         let (place, log) = kernel_log::find();
-        let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
-        KernelLog { place, log, last }
+        let log = KernelLog { place, log, last: Mutex::default() };
+        log.look_back();
+        log
+    }
+
+    /// Looks for the last announcement, and goes on at the log's end.
+    fn look_back(&self) {
+        let found = self.log.as_ref().ok().and_then(kernel_log::last_announcement);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // The kernel may have overwritten an announcement that was found before.
+        *last = found.or(*last);
+    }
+
+    fn last(&self) -> Option<u64> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a name for the time since the machine's boot, or since its last restore from a
-    /// snapshot. Only a restore that was in the log when the log was opened counts.
+    /// snapshot that was read in the log.
     pub(crate) fn life_of(&self, boot: &str) -> String {
-        self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
+        self.last().map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 
     /// Returns this machine, with its life. If the log cannot be read, the life is that of a machine
@@ -108,7 +120,7 @@ impl KernelLog {
     /// Returns true if the log has a restore that came after this life, in the same boot. Without a life
     /// there is nothing to compare.
     pub(crate) fn has_restore_since(&self, life: Option<&str>, boot: &str) -> bool {
-        self.last.is_some() && life.is_some_and(|life| life.starts_with(boot) && life != self.life_of(boot))
+        self.last().is_some() && life.is_some_and(|life| life.starts_with(boot) && life != self.life_of(boot))
     }
 }
 
@@ -117,19 +129,20 @@ impl KernelLog {
 ///
 /// # Errors
 /// The system has no thread left.
-pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) -> io::Result<Note> {
-    let log = match log {
-        Ok(log) => log,
-        Err(error) => {
-            return Ok(Note::Info(format!(
-                "cannot read the kernel's log ({place}: {error}): a restore of the machine from a snapshot is noticed only if \
-                 its clocks jump"
-            )));
-        }
-    };
+pub(crate) fn watch(kernel_log: Arc<KernelLog>, common: Arc<Common>) -> io::Result<Note> {
+    let place = kernel_log.place;
+    if let Err(error) = &kernel_log.log {
+        return Ok(Note::Info(format!(
+            "cannot read the kernel's log ({place}: {error}): a restore of the machine from a snapshot is noticed only if \
+             its clocks jump"
+        )));
+    }
     thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
-        while await_new_generation(&log) {
+        while kernel_log.log.as_ref().is_ok_and(await_new_generation) {
+            // Announcements that this passes count with the first, because all grants are taken away
+            // afterwards.
+            kernel_log.look_back();
             // Counted before, for the keeper, which compares the count before it grants a source
             // that is starting now. Counted after, too, for a stop, which reads the count and then
             // the generations.
@@ -176,6 +189,7 @@ fn await_new_generation(log: &OwnedFd) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::net::UnixDatagram;
     use std::time::Duration;
 
@@ -194,10 +208,25 @@ mod tests {
     #[test]
     fn a_restore_after_a_life_without_a_log_is_found() {
         let boot = HostIdentity::here().boot.unwrap();
-        let log = |last| KernelLog { place: "none", log: Err(io::Error::other("none")), last };
+        let log =
+            |last| KernelLog { place: "none", log: Err(io::Error::other("none")), last: Mutex::new(last) };
         let life = log(None).host().life.unwrap();
         assert!(!log(None).has_restore_since(Some(&life), &boot));
         assert!(log(Some(411)).has_restore_since(Some(&life), &boot));
+    }
+
+    #[test]
+    fn an_announcement_that_the_kernel_overwrites_is_remembered() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(RECORD).unwrap();
+        let log = Ok(file.try_clone().unwrap().into());
+        let log = KernelLog { place: "a file", log, last: Mutex::default() };
+        log.look_back();
+        let life = log.life_of("boot");
+        assert!(life.starts_with("boot, restored at "), "{life}");
+        file.set_len(0).unwrap();
+        log.look_back();
+        assert_eq!(log.life_of("boot"), life);
     }
 
     #[test]

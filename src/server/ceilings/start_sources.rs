@@ -211,14 +211,10 @@ impl Found {
     /// Returns what a later start of this process finds in the state, which has these records by
     /// now. If the machine was restored since these counters were last started or set, they are
     /// unknown.
-    pub(crate) fn again(&self, mut records: Vec<Record>, counters: &[&str]) -> Found {
-        let mut here = self.here.clone();
-        if !counters.is_empty() {
-            let log = KernelLog::open(true);
-            let starting = records.iter_mut().filter(|record| counters.contains(&&*record.name));
-            mark_restored(starting, self.boot(), &log);
-            here.life = log.host().life;
-        }
+    pub(crate) fn again(&self, mut records: Vec<Record>, counters: &[&str], log: &KernelLog) -> Found {
+        let starting = records.iter_mut().filter(|record| counters.contains(&&*record.name));
+        mark_restored(starting, self.boot(), log);
+        let here = HostIdentity { life: self.boot().map(|boot| log.life_of(boot)), ..self.here.clone() };
         Found { records, here, ..self.clone() }
     }
 

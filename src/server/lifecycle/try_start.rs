@@ -37,6 +37,7 @@ pub(super) struct Opened {
     pub(super) storage: Option<Asks<storage_thread::Job>>,
     /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
     pub(super) fleet: Option<Asks<fleet_thread::Job>>,
+    kernel_log: Arc<KernelLog>,
 }
 
 impl Control {
@@ -102,15 +103,14 @@ impl Control {
                 let starting = group.iter().map(|&index| &self.supplies[index]);
                 let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
                 counters.extend(counting.map(Supply::name));
-                opened.found = Arc::new(opened.found.again(records, &counters));
+                opened.found = Arc::new(opened.found.again(records, &counters, &opened.kernel_log));
             }
             return Ok(Arc::clone(&opened.found));
         }
         // The kernel's log is opened before the state is read, so that the daemon notices every
         // restore that comes after the state was read.
         let access = self.secrets.fleet.clone();
-        let counts = self.settings.sources.iter().any(|source| source.kind.counts_by_itself());
-        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let kernel_log = Arc::new(KernelLog::open());
         let here = kernel_log.host();
         let (mut found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
         self.choices.append(&mut found.notes);
@@ -129,6 +129,7 @@ impl Control {
             found: Arc::clone(&found),
             storage: storage.as_ref().map(Storage::asks),
             fleet: fleet.as_ref().map(Fleet::asks),
+            kernel_log: Arc::clone(&kernel_log),
         });
         let watched = restored::watch(kernel_log, Arc::clone(&self.common));
         self.notices_restores = Some(watched.map_err(|error| StartError::no_thread(&error))?);
