@@ -73,6 +73,13 @@ impl Common {
         }
     }
 
+    /// Takes the grants of all live sources away, because the machine was restored from a snapshot.
+    pub(crate) fn record_restored(&self) {
+        for supply in &self.live_config.borrow().supplies {
+            supply.source.record_restored();
+        }
+    }
+
     /// Completes when the first sources have started or wait for a worker ID, or after `within`.
     pub(crate) async fn is_decided(&self, within: Duration) {
         let mut decided = self.decided.subscribe();

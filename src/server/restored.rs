@@ -140,16 +140,15 @@ pub(crate) fn watch(kernel_log: Arc<KernelLog>, common: Arc<Common>) -> io::Resu
     thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while kernel_log.log.as_ref().is_ok_and(await_new_generation) {
-            // Announcements that this passes count with the first, because all grants are taken away
-            // afterwards.
-            kernel_log.look_back();
             // Counted before, for the keeper, which compares the count before it grants a source
             // that is starting now. Counted after, too, for a stop, which reads the count and then
             // the generations.
             common.restores.fetch_add(1, Ordering::Release);
-            for supply in &common.live_config.borrow().supplies {
-                supply.source.record_restored();
-            }
+            common.record_restored();
+            // Reading the log takes a while. Announcements that this passes count with the first,
+            // because the grants are taken away again afterwards.
+            kernel_log.look_back();
+            common.record_restored();
             common.restores.fetch_add(1, Ordering::Release);
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {

@@ -464,6 +464,28 @@ fn an_ended_counter_beside_a_layout_starts_again_after_a_stop() {
     assert_eq!(ids, [13], "the counter's bound stayed its own");
 }
 
+/// The number after the last one is above the maximum, by up to an increment. No start takes that for
+/// a number that was handed out.
+#[test]
+fn an_ended_counter_with_an_increment_starts_again() {
+    let machine = counted_from("0");
+    let toml = |maximum: u64| format!("{ORDERS}increment = 5\noffset = 3\nmaximum = {maximum}\n");
+    let draw = |daemon: &Daemon, count| daemon.connect().next(Ask::of(count).source("orders"));
+    let mut daemon = machine.start(&toml(40));
+    assert_eq!(draw(&daemon, 8).ids(), [3, 8, 13, 18, 23, 28, 33, 38]);
+    for _ in 0..2 {
+        assert_eq!(draw(&daemon, 1).error().0, EXHAUSTED);
+        daemon.kill();
+        daemon = machine.start(&toml(40));
+        assert_eq!(draw(&daemon, 1).error().0, EXHAUSTED);
+        daemon.stop();
+        daemon = machine.start(&toml(40));
+    }
+    daemon.stop();
+    machine.setup(&toml(30)).end().assert_refusal(&["found maximum 30", "allowed: from"]);
+    assert_eq!(draw(&machine.start(&toml(43)), 1).ids(), [43]);
+}
+
 /// The kernel reports that the machine was restored from a snapshot, while the disk hangs. The
 /// daemon is killed before it can store that.
 #[test]

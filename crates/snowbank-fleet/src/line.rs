@@ -262,7 +262,8 @@ pub(super) trait Session: Sized + Send {
 /// The connection to a coordinator, through sessions of type `S`.
 pub(super) struct Line<S> {
     access: Access,
-    runtime: Runtime,
+    /// `None` only while the line is dropped.
+    runtime: Option<Runtime>,
     /// The index of the endpoint that the next call tries first.
     current: usize,
     session: Option<S>,
@@ -275,6 +276,15 @@ pub(super) struct Line<S> {
     patience: Patience,
 }
 
+impl<S> Drop for Line<S> {
+    /// Does not wait for a thread that reads a file on a disk that hangs.
+    fn drop(&mut self) {
+        // The session is dropped first, because its socket belongs to the runtime.
+        self.session = None;
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
 impl<S: Session> Line<S> {
     /// Makes a line. The line connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
@@ -282,7 +292,7 @@ impl<S: Session> Line<S> {
         let runtime = runtime.enable_all().max_blocking_threads(READERS_MAX).build()?;
         Ok(Line {
             access,
-            runtime,
+            runtime: Some(runtime),
             current: 0,
             session: None,
             opened: 0,
@@ -290,6 +300,10 @@ impl<S: Session> Line<S> {
             cluster_id: None,
             patience: Patience::long(),
         })
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.as_ref().expect("the runtime lives as long as the line").block_on(future)
     }
 
     /// Makes one exchange. Tries one endpoint after the other until one answers.
@@ -331,7 +345,7 @@ impl<S: Session> Line<S> {
             let answer = exchange(&mut session).await?;
             Ok::<_, NoAnswer>((session, answer))
         });
-        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked));
+        let answers = self.block_on(together(COMPARE_TIMEOUT, asked));
         let mut found = Vec::new();
         for (at, answer) in answers.into_iter().enumerate() {
             let endpoint = self.access.endpoints[at].to_string();
@@ -371,7 +385,7 @@ impl<S: Session> Line<S> {
         };
         session.set_patience(self.patience.answer());
         let began = Instant::now();
-        let answer = self.runtime.block_on(exchange(&mut session));
+        let answer = self.block_on(exchange(&mut session));
         self.patience.record(began.elapsed());
         let answer = answer?;
         self.session = Some(session);
@@ -384,7 +398,7 @@ impl<S: Session> Line<S> {
         let began = Instant::now();
         let endpoint = &self.access.endpoints[self.current];
         let opening = self.open_at(endpoint, within.unwrap_or(self.patience.opening()));
-        let opened = self.runtime.block_on(async {
+        let opened = self.block_on(async {
             match within {
                 None => opening.await,
                 Some(limit) => timeout(limit, opening).await.unwrap_or_else(|_| Err(late(limit))),

@@ -107,6 +107,12 @@ impl DiskStore {
     /// records nevertheless, their bounds are not lower than those that the sources began at.
     pub fn begin(&mut self, beginning: Beginning, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let Beginning { sources, ceilings, retired, let_go, unknown, id_minus_boot_us } = beginning;
+        // An earlier start under this index may have begun here, although it was given up because the
+        // disk was late. If this start fails, its end must not lower that one's record.
+        for (index, _) in &sources {
+            let given_up = self.sources.remove(index);
+            self.retired.extend(given_up.map(|record| Record { retired: true, ..record }));
+        }
         let before = (self.sources.clone(), self.retired.clone(), self.let_go.clone());
         // A source that was removed while the disk hung may not have ended here. It has its worker
         // IDs or its counter again, at or above its old bound, and this record would soon be stale.

@@ -177,8 +177,16 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
+        let before = out.len();
         match self.take(bytes, conditions, out) {
-            Step::Answered { consumed, .. } => Step::Denied { consumed },
+            Step::Answered { consumed, .. } => {
+                if self.executing.take().is_some() {
+                    // A reload has ended the need of a token since the wrong one.
+                    out.truncate(before);
+                    encode::error(out, NOAUTH);
+                }
+                Step::Denied { consumed }
+            }
             Step::Ids { consumed, .. } => {
                 // A reload has just ended the need of a token.
                 encode::error(out, NOAUTH);

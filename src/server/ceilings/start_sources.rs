@@ -41,12 +41,13 @@ pub(crate) struct Found {
 
 /// Checks that a numbering ends above all IDs that may have been handed out, which are below
 /// `bound`. A start would forget the higher ones, because no record, mark or key that it writes has
-/// a bound above the numbering's end.
+/// a bound above that of the numbering's end.
 pub(super) fn check_end(name: &str, numbering: &Numbering, bound: u64) -> Result<(), StartError> {
-    let end = numbering.id_bound(numbering.end());
-    if bound <= end {
+    // A record knows no maximum, so a counter that has ended has the number after its last as bound.
+    if bound <= numbering.without_maximum().id_bound(numbering.end()) {
         return Ok(());
     }
+    let end = numbering.id_bound(numbering.end());
     let (last, highest) = (end - 1, bound - 1);
     Err(StartError::WrongSetting(match numbering.snowflake() {
         None => format!(

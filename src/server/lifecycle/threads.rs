@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::server::acceptor::{INBOX_SOCKETS, Inbox};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::common::Common;
-use crate::server::reading::handle::TRIM_TIMEOUT;
+use crate::server::reading::handle::{END_TIMEOUT, TRIM_TIMEOUT};
 use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::shard_loop;
 use crate::server::shard_thread::thread_state::ThreadState;
@@ -26,9 +26,6 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
         tokio::runtime::Builder::new_current_thread().enable_all().on_thread_unpark(record_poll).build();
     made.map_err(|error| StartError::no_thread(&error))
 }
-
-/// The longest time from the end of the drain to the end of the shards' threads. A turn takes far less.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The threads of all shards.
 pub(super) struct ShardThreads {

@@ -10,6 +10,10 @@ use crate::server::health::status::Status;
 use crate::server::shared::live_config::TRY_TIMEOUT;
 use crate::server::shared::start_error::StartError;
 
+/// The longest time from the end of the drain to the end of the shards' threads. A turn takes far
+/// less.
+pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The time for which a stop waits for storage after `drain_timeout`. A container is killed after
 /// 10 s. With the default settings and without an admin listener, a stop takes less, even if
 /// nothing reads the log. If storage does not answer within this time, the next start begins as
@@ -39,7 +43,7 @@ impl Health {
         // A source without a grant may be taking its worker ID now, and the stop gives it back.
         let is_starting = live_config.supplies.iter().any(|supply| supply.stage.is_awaited());
         let trying = if is_starting { TRY_TIMEOUT } else { Duration::ZERO };
-        live_config.limits.drain_timeout.saturating_add(trying + TRIM_TIMEOUT)
+        live_config.limits.drain_timeout.saturating_add(trying + END_TIMEOUT + TRIM_TIMEOUT)
     }
 
     /// Returns whether the daemon stops, or has announced that it will.

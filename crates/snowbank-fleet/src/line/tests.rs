@@ -108,7 +108,7 @@ fn all_endpoints_are_asked_at_once_and_the_first_stays_open() {
         found.unwrap(),
         [("zookeeper://a:2181", "a"), ("zookeeper://b:2181", "b")].map(|(e, h)| (e.to_owned(), h.to_owned()))
     );
-    assert_eq!((line.current, line.session.map(|session| session.0).as_deref()), (1, Some("a")));
+    assert_eq!((line.current, line.session.take().map(|session| session.0).as_deref()), (1, Some("a")));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
     let mut line = line(&["b", "a"]);
     line.set_cluster(Some(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap()));
     assert_eq!(line.call_each(async |_| Ok(())), Ok(vec![(String::from("zookeeper://a:2181"), ())]));
-    assert_eq!(line.session.unwrap().0, "a");
+    assert_eq!(line.session.take().unwrap().0, "a");
 }
 
 /// A pipe that nobody writes hangs whoever opens it, as a file on a disk that hangs does.

@@ -219,10 +219,11 @@ impl Record {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
+        let kept = numbering.without_maximum();
         Record {
             name: name.to_owned(),
-            numbering: numbering.without_maximum(),
-            id_bound: numbering.id_bound(ceiling),
+            id_bound: kept.id_bound(ceiling),
+            numbering: kept,
             owner: owner.clone(),
             boot: host.boot.clone(),
             machine: host.machine.clone(),

@@ -465,3 +465,24 @@ fn a_forgotten_worker_id_starts_above_what_another_layout_forgot() {
     let start = plan(&records, &[claimant("new", &same)], before).unwrap().starts[0];
     assert_eq!(start.map(|start| start.id_bound), Some(dropped));
 }
+
+/// The disk was late, so a start was given up, and another one under the same index failed.
+#[test]
+fn the_end_of_a_failed_start_lowers_no_record_of_an_earlier_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    let first = store.records(&[]);
+    store.file.fail();
+    let path = file::path(directory.path());
+    let text = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, text).unwrap();
+    let second = record("invoices", "twitter", "7", 0);
+    let sources = vec![(0, second.clone())];
+    assert!(store.begin(Beginning { sources, ..Beginning::default() }, 0).is_err());
+    let _ = store.end(&left(&second.numbering, Position(0)), 0);
+    let kept: Vec<(String, u64)> =
+        store.records(&[]).into_iter().map(|record| (record.name, record.id_bound)).collect();
+    assert_eq!(kept, [(first[0].name.clone(), first[0].id_bound)]);
+}
