@@ -99,6 +99,10 @@ impl History<'_> {
             assert_eq!(starts[0].map(|it| it.id_bound), own.max().or(in_fleet.then_some(0)), "{name}");
         }
         let start = starts[0].map_or(numbering.id_bound(at(&numbering, 1)), |start| start.id_bound);
+        if start > numbering.without_maximum().id_bound(numbering.end()) {
+            // The daemon refuses a maximum below a number that may have been handed out.
+            return;
+        }
         let from = numbering.position_from(start);
         let record = Record::new(&name, &numbering, from, &Owner::new(), &HostIdentity::here());
         let index = self.indices;
