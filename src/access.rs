@@ -6,7 +6,7 @@
 //!
 //! - `pace`: a rate of IDs, measured by the boot clock.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
-//! - `rules`: the identities and tokens of one configuration.
+//! - `access_rules`: the identities and tokens of one configuration.
 //! - `session`: the identity of one connection. A reload that removes the token or the certificate
 //!   ends the session.
 

@@ -67,7 +67,12 @@
 //! # Where to look
 //!
 //! - Where does Redis' INCR become IDs? `frontends/resp/ids.rs`, `incr`, decodes it;
-//!   `server/shard_thread/allocate.rs` takes the IDs.
+//!   `server/shard_thread/allocate.rs` takes the IDs. memcached's `incr`:
+//!   `frontends/memcached/text.rs`, and `increment` in `frontends/memcached.rs`.
+//! - Who decides that a request waits, and for how long? `server/shard_thread/allocate.rs`,
+//!   `wait_of`, sets the deadline; `source/wait_queue/admission.rs` of the core queues or refuses it.
+//! - Who checks a token? `access/session.rs`. Who applies a rate? `server/shard_thread/limits.rs`, by
+//!   `access/pace.rs`.
 //! - What does one more protocol need? The top of `frontends.rs` lists it.
 //! - Why is no ID handed out twice? `crates/snowbank-core/src/source.rs`: a claim moves the
 //!   cursor by compare-and-swap.
@@ -83,7 +88,13 @@
 //! - What happens at a start, or while a source waits for a worker ID?
 //!   `server/lifecycle/control.rs`: the control thread takes what each source needs, and makes each
 //!   live configuration.
-//! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
+//! - Where does a source start after a crash? `crates/snowbank-state/src/store/plan.rs` gives the
+//!   bound of the stored records, and `server/ceilings/start_sources.rs` raises it to marks, clock and
+//!   fleet.
+//! - What happens when the machine is restored from a snapshot? `server/restored.rs` takes all grants
+//!   away, and `shard/lane.rs` of the core drops what was claimed ahead.
+//! - How long does a daemon pause before it uses a new worker ID? `notice.rs` of the fleet computes
+//!   it, and `member/settle.rs` pauses.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
 //! - Which connection is closed when there are too many? `server/net/pending.rs`: of those that owe
@@ -96,6 +107,8 @@
 //! - What happens when the coordinator is gone? `crates/snowbank-core/src/keeper.rs`, `raise`: a
 //!   grant stays at the lower of both durable ceilings. IDs below it are handed out, the keeper's
 //!   next poll asks again, and at the ceiling requests get `no_ceiling`.
+//! - Where are a setting's default and text? In its row of `settings!`: `config/daemon.rs`,
+//!   `source.rs`, `protocols.rs`, `fleet.rs` and `identities.rs`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, the files of tokens and certificates, and the list of sources
 //!   (`server/lifecycle/reload.rs`).
@@ -109,12 +122,15 @@
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/serve_until_stop.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
-//! - Which findings can a daemon have, and at which thresholds? `server/health/findings.rs`.
+//! - Which findings can a daemon have, in which words, and at which thresholds?
+//!   `server/health/findings.rs`.
 //! - What makes `/readyz` answer 503? A finding whose effect, in `server/health/finding.rs`, makes the
 //!   daemon unready.
 //! - Who logs that requests are refused? `server/reading/observer.rs`.
 //! - What happens after a start that failed? The exit code decides
 //!   (`server/shared/start_error.rs`), and the unit's `Restart=`.
+//! - Which endpoint does the Rust client ask next? `clients/rust/src/rest.rs`; `call.rs` repeats the
+//!   call.
 //! - Who notices a thread that is stuck? `server/health/heartbeat.rs`.
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! A shard's thread: its runtime, its shard, and the connections that the thread serves.
 //!
-//! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
+//! - `shard_loop`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
 //!   part of a stop.
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection.
 //!   `turn_state`: the buffers that a turn borrows.
-//! - `member`: a connection's membership in the thread. `wakers`: by them, a stop or a reload wakes
+//! - `membership`: a connection's membership in the thread. `wakers`: by them, a stop or a reload wakes
 //!   the connections.
 //! - `connection`: one connection, from bytes read to bytes written. This is the only module that
 //!   sees both a front end and a shard.
