@@ -145,6 +145,8 @@ pub(crate) fn watch(kernel_log: Arc<KernelLog>, common: Arc<Common>) -> io::Resu
             // the generations.
             common.restores.fetch_add(1, Ordering::Release);
             common.record_restored();
+            // The keeper marks the locks of counters, which must not wait.
+            common.wake_ups.wake_keeper();
             // Reading the log takes a while. Announcements that this passes count with the first,
             // because the grants are taken away again afterwards.
             kernel_log.look_back();

@@ -501,6 +501,12 @@ fn a_restore_is_remembered_although_the_disk_hangs() {
     disk.report_restore(411);
     let mut wire = daemon.connect();
     poll("a refusal", || (wire.next(Ask::of(1)).id_count().is_none()).then_some(()));
+    // A moment later, the keeper marks the counter's lock.
+    let is_marked = |text: std::io::Result<String>| text.is_ok_and(|text| text.contains("unknown "));
+    let locks = || std::fs::read_dir(machine.path("locks")).expect("locks");
+    poll("a mark", || {
+        locks().any(|lock| is_marked(std::fs::read_to_string(lock.expect("a lock").path()))).then_some(())
+    });
     daemon.kill();
     disk.works();
     // The mark alone shows it: other messages have overwritten the report.

@@ -70,7 +70,7 @@ impl StateError {
     /// Returns the error for a lock's file or directory that the system does not let this process
     /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
-        let advice = "run as a member of the group that owns it, make room if the file system is full, or";
+        let advice = "run as its owner or, if its mode lets the group write, as a member of it, make room if the file system is full, or";
         let reason = match more_files(error) {
             Some(cure) => format!("cannot lock worker IDs at {}: {error}; {cure}", path.display()),
             None => not_locked(path, error, advice),
