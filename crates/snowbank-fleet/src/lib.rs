@@ -165,6 +165,14 @@ pub enum FleetError {
 }
 
 impl FleetError {
+    /// Returns the error for a fleet whose marker is missing at this key.
+    fn no_marker(key: &str) -> Self {
+        FleetError::Refused(format!(
+            "the coordinator has no fleet of this name (key {key}): if the fleet is new, run `snowbank fleet init --new`; if \
+             the coordinator lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
+        ))
+    }
+
     /// Returns true if a running daemon must end, because a number or a counter is lost.
     pub fn is_loss(&self) -> bool {
         !matches!(self, FleetError::NoAnswer(_))

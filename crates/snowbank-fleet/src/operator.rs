@@ -100,16 +100,10 @@ pub struct Operator<'c> {
 
 impl Operator<'_> {
     fn marker(&mut self) -> Result<(Marker, String), FleetError> {
-        let name = self.name;
         let (key, found) = self.read_marker_text()?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
         let marker = marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))?;
-        marker.ok_or_else(|| {
-            FleetError::Refused(format!(
-                "no fleet {name:?} at the coordinator (key {key}): if it is new, `snowbank fleet init --new` prepares it; \
-                 if the coordinator lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
-            ))
-        })
+        marker.ok_or_else(|| FleetError::no_marker(&key))
     }
 
     fn read_marker_text(&mut self) -> Result<(String, Option<String>), FleetError> {

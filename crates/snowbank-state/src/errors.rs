@@ -3,9 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rustix::io::Errno;
-
-use crate::system_error::may_pass;
+use crate::system_error::{may_pass, more_files};
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
 /// what was found, what is allowed, and what to do.
@@ -70,7 +68,8 @@ impl StateError {
     /// Returns the error for a lock's file or directory that the system does not let this process
     /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
-        let advice = "run as its owner or, if its mode lets the group write, as a member of it, make room if the file system is full, or";
+        let advice = "run as its owner or, if its mode lets the group write, as a member of it, make room if the file \
+             system is full, or";
         let reason = match more_files(error) {
             Some(cure) => format!("cannot lock worker IDs at {}: {error}; {cure}", path.display()),
             None => not_locked(path, error, advice),
@@ -99,13 +98,6 @@ impl StateError {
         };
         StateError { cause: Cause::Damaged, reason }
     }
-}
-
-/// Returns the cure if the process, or the machine, has no files left.
-pub(crate) fn more_files(error: &io::Error) -> Option<&'static str> {
-    let has_none =
-        [Errno::MFILE, Errno::NFILE].iter().any(|none| error.raw_os_error() == Some(none.raw_os_error()));
-    has_none.then_some("allow more open files (ulimit -n, LimitNOFILE=)")
 }
 
 fn not_locked(path: &Path, error: &io::Error, advice: &str) -> String {

@@ -1,4 +1,4 @@
-//! Decides which errors of the operating system may pass by themselves.
+//! Decides which errors of the operating system may pass by themselves, and names a cure.
 
 use std::io::{self, ErrorKind};
 
@@ -26,6 +26,12 @@ pub fn may_pass(error: &io::Error) -> bool {
             | ErrorKind::Unsupported
     );
     !is_named && !Errno::from_io_error(error).is_some_and(|number| LASTING.contains(&number))
+}
+
+/// Returns the cure if the process, or the machine, has no files left.
+pub fn more_files(error: &io::Error) -> Option<&'static str> {
+    let has_none = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
+    has_none.then_some("allow more open files (ulimit -n, LimitNOFILE=)")
 }
 
 #[cfg(test)]

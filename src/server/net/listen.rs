@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
-use snowbank_state::system_error::may_pass;
+use snowbank_state::system_error::{may_pass, more_files};
 
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
@@ -136,23 +136,15 @@ fn is_unavailable(error: &io::Error) -> bool {
 fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     let mend = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another program, perhaps a snowbank that is still stopping, has this port; choose another port, or stop that program"
+            "another program, perhaps a snowbank that is still stopping, has this port; choose another port, or stop that program"
         }
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges; choose a higher one",
-        _ if has_no_files_left(error) => MORE_FILES,
-        _ => "",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
+        _ => more_files(error).unwrap_or_default(),
     };
-    let reason = format!("cannot listen on {at}: {error}{mend}");
+    let separator = if mend.is_empty() { "" } else { "; " };
+    let reason = format!("cannot listen on {at}: {error}{separator}{mend}");
     StartError::from_system(may_pass(error), reason)
-}
-
-const MORE_FILES: &str = "; allow more open files (ulimit -n, LimitNOFILE=)";
-
-fn has_no_files_left(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let error = error.raw_os_error();
-    [Errno::MFILE, Errno::NFILE].into_iter().any(|errno| error == Some(errno.raw_os_error()))
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
@@ -204,12 +196,11 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
 
 fn cannot_listen_at(path: &Path, error: &io::Error) -> StartError {
     let mend = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
-        io::ErrorKind::InvalidInput => "; choose a shorter path",
-        _ if has_no_files_left(error) => MORE_FILES,
-        _ => "; its directory must exist and be writable",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
+        io::ErrorKind::InvalidInput => "choose a shorter path",
+        _ => more_files(error).unwrap_or("its directory must exist and be writable"),
     };
-    let reason = format!("cannot listen on unix:{}: {error}{mend}", path.display());
+    let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
     StartError::from_system(may_pass(error), reason)
 }
 

@@ -11,8 +11,9 @@
 //!
 //! A check's write lowers no bound, and grants nothing. While the outcome of a write is unknown, the
 //! next check tries the same write again, with the same identity, so that the notes have few writes.
-//! If the connection is new, the check after that writes again, with a new identity. If there is no answer, the daemon continues: it ends only if an answer shows a loss. All
-//! keys are read before one is written, so a failed write hides no loss.
+//! If the connection is new, the check after that writes again, with a new identity. If there is no
+//! answer, the daemon continues: it ends only if an answer shows a loss. All keys are read before one
+//! is written, so a failed write hides no loss.
 
 use std::time::Duration;
 

@@ -89,10 +89,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn know_marker(&mut self, found: Option<String>) -> Result<(), FleetError> {
         let key = self.paths.marker();
         let Some(text) = found else {
-            return Err(FleetError::Refused(format!(
-                "the coordinator has no fleet of this name (key {key}): if the fleet is new, run `snowbank fleet init --new`; if \
-                 the coordinator lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
-            )));
+            return Err(FleetError::no_marker(&key));
         };
         let marker =
             Marker::parse(&text).map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?;
