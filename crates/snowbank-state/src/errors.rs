@@ -1,5 +1,6 @@
 //! The reason why the state, or the locks and marks of worker IDs, cannot be used.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -51,8 +52,10 @@ impl StateError {
         StateError { cause: Cause::System { may_pass: true }, reason }
     }
 
-    /// Returns the error for a file that the system does not let this process use.
-    pub(crate) fn from_system(error: &io::Error, reason: String) -> Self {
+    /// Returns the error for a file that the system does not let this process use. Says what cannot
+    /// be done, and the cure unless the process has no files left.
+    pub(crate) fn from_system(error: &io::Error, cannot: impl Display, cure: &str) -> Self {
+        let reason = format!("{cannot}: {error}; {}", more_files(error).unwrap_or(cure));
         let cause = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Cause::Full,
             _ => Cause::System { may_pass: may_pass(error) },
@@ -70,18 +73,17 @@ impl StateError {
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
         let advice = "run as its owner or, if its mode lets the group write, as a member of it, make room if the file \
              system is full, or";
-        let reason = match more_files(error) {
-            Some(cure) => format!("cannot lock worker IDs at {}: {error}; {cure}", path.display()),
-            None => not_locked(path, error, advice),
-        };
-        Self::from_system(error, reason)
+        Self::from_system(error, cannot_lock(path), &lock_cure(advice))
     }
 
     /// Returns the error for a lock's file or directory that another user owns, or that is of
     /// another kind.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
         let advice = "find out who put this there and remove it, or";
-        StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
+        StateError {
+            cause: Cause::InUse,
+            reason: format!("{}: {error}; {}", cannot_lock(path), lock_cure(advice)),
+        }
     }
 
     /// Returns the error for a mark that cannot be read. Without the mark, it is unknown up to
@@ -100,10 +102,13 @@ impl StateError {
     }
 }
 
-fn not_locked(path: &Path, error: &io::Error, advice: &str) -> String {
+fn cannot_lock(path: &Path) -> String {
+    format!("cannot lock worker IDs at {}", path.display())
+}
+
+fn lock_cure(advice: &str) -> String {
     format!(
-        "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same IDs: \
-         {advice} set lock_dir to a directory that all daemons of this machine share",
-        path.display()
+        "without the lock two daemons of this machine could hand out the same IDs: {advice} set lock_dir to a directory that \
+         all daemons of this machine share"
     )
 }

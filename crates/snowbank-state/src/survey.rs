@@ -43,7 +43,11 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
             Ok(writers) => {
                 let mark = readable_mark(&path, *writers);
                 let mark = mark.map_err(|error| {
-                    StateError::from_system(&error, format!("cannot read {}: {error}", path.display()))
+                    StateError::from_system(
+                        &error,
+                        format_args!("cannot read {}", path.display()),
+                        "run as a user who may",
+                    )
                 });
                 let file = open_file(&path, OpenOptions::new().read(true)).ok();
                 Seen { worker, holder: file.and_then(|file| LockedFile::holder_of(&file)), mark }

@@ -221,8 +221,7 @@ impl Control {
             match storage.ask(self.disk_limit(), begin) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    let remedy = "make the state directory writable, or make room if it is full";
-                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    let reason = format!("cannot make the first ceilings durable: {error}");
                     return Err(StartError::from_state(error.cause(), reason));
                 }
                 Err(reason) => {

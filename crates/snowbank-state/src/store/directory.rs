@@ -15,7 +15,6 @@ use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
-use crate::system_error::more_files;
 use crate::writers::{Untrusted, Writers, check_above, open_file};
 use crate::{Cause, StateError};
 use snowbank_core::grant::TakenOver;
@@ -61,8 +60,7 @@ impl StateDir {
             // The directory belongs to the daemon, so an obstacle is reported like an error of the
             // system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
-                let reason = format!("cannot lock the state directory {shown}: {error}; {}", more_files(&error).unwrap_or(MEND));
-                StateError::from_system(&error, reason)
+                StateError::from_system(&error, format_args!("cannot lock the state directory {shown}"), MEND)
             }
         })?;
         // The syncs begin only when this process holds the lock. Until then, the last holder may
@@ -147,9 +145,12 @@ fn read_document(directory: &Path) -> Result<Option<Read<Document>>, StateError>
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(error) => {
-                let cure = more_files(&error).unwrap_or("allowed: a regular file that this user can read");
-                let reason = format!("cannot read the state file {}: {error}; {cure}", path.display());
-                return Err(StateError::from_system(&error, reason));
+                let cannot = format_args!("cannot read the state file {}", path.display());
+                return Err(StateError::from_system(
+                    &error,
+                    cannot,
+                    "allowed: a regular file that this user can read",
+                ));
             }
         };
         match copies::read(&bytes) {
@@ -241,11 +242,8 @@ fn not_made(path: &Path, error: &io::Error) -> StateError {
         );
         return StateError::new(Cause::Setting, reason);
     }
-    let reason = format!(
-        "cannot create the state directory or make its name durable: {shown}: {error}; {}",
-        more_files(error).unwrap_or(MEND)
-    );
-    StateError::from_system(error, reason)
+    let cannot = format_args!("cannot create the state directory or make its name durable: {shown}");
+    StateError::from_system(error, cannot, MEND)
 }
 
 /// Returns the parent directory, which contains the name of this directory. Returns `None` for the

@@ -98,7 +98,8 @@ impl StateFile {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
-            StateError::from_system(&error, format!("cannot {what} {}: {error}", path.display()))
+            let cure = "make it writable, or make room if the disk is full";
+            StateError::from_system(&error, format_args!("cannot {what} {}", path.display()), cure)
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
