@@ -110,7 +110,32 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::config::{self, Overrides};
+    use snowbank_id::layout::UnixMicros;
+
+    #[test]
+    fn directories_that_the_packaged_unit_does_not_allow_are_found() {
+        let text =
+            "lock_dir = \"/srv/locks\"\nlisten = [\"unix:/srv/sockets/ids\", \"unix:/run/snowbank/ids\"]\n";
+        let now = UnixMicros::from_unix_ms(1_800_000_000_000);
+        let found = |config: &str, state: &str| {
+            let file = Some((Path::new(config), text));
+            let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
+            unwritable(Path::new(config), &settings.expect("no mistakes"), Some(Path::new(state)))
+        };
+        let closed = ["state_dir /srv/state", "lock_dir /srv/locks", "listen /srv/sockets"];
+        let lines = found("/etc/snowbank/orders.toml", "/srv/state");
+        assert_eq!(lines.len(), closed.len(), "{lines:?}");
+        for (line, part) in lines.iter().zip(closed) {
+            let (key, path) = part.split_once(' ').expect("a key and a path");
+            assert!(line.starts_with(key) && line.contains(&format!("ReadWritePaths={path} ")), "{line}");
+        }
+        assert_eq!(found("/etc/snowbank/orders.toml", "/var/lib/snowbank/orders").len(), 2);
+        assert!(found("/home/visitor/orders.toml", "/srv/state").is_empty());
+    }
 
     #[test]
     fn files_and_directories_without_permission_are_found() {

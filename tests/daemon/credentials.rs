@@ -87,6 +87,31 @@ fn systemd_credentials_replace_files() {
     assert!(run(&options, None).1.contains("no $CREDENTIALS_DIRECTORY"));
 }
 
+/// A daemon takes the token of a client by the line that `snowbank token` prints for it.
+#[test]
+fn a_made_token_is_known_by_its_line() {
+    let files = crate::support::directory();
+    let chosen = files.path().join("chosen");
+    write_secret(&chosen, TOKEN);
+    let print = |arguments: &[&str]| Said::by(program().args(arguments)).printed();
+    let made = print(&["token", "billing"]);
+    let (token, line) = made.trim_end().split_once('\n').expect("two lines");
+    assert!(token.len() == 64 && line.starts_with("billing: sha256:") && !line.contains(token), "{made}");
+    assert_ne!(print(&["token", "billing"]), made);
+    let plain = print(&["token", "--token-file", chosen.to_str().expect("UTF-8")]);
+    let path = files.path().join("tokens");
+    write_secret(&path, &format!("{line}\n{plain}"));
+    let toml = format!("auth.token_file = {path:?}\n[[identities]]\nname = \"billing\"\n");
+    let daemon = Setup::configured(&toml).start();
+    for (token, identity) in [(token, Some("billing")), (TOKEN, None)] {
+        let mut wire = daemon.connect();
+        wire.call(&wire::hello(1, token.as_bytes())).welcome();
+        assert_eq!(wire.info()["identity"].as_str(), identity);
+    }
+    let hash = line.strip_prefix("billing: ").expect("a name");
+    daemon.connect().call(&wire::hello(1, hash.as_bytes())).assert_error(1, UNAUTHORIZED);
+}
+
 #[test]
 fn serve_refuses_missing_credentials_and_check_skips_them() {
     let config = "auth.token_file = \"credential:token\"";

@@ -138,10 +138,12 @@ impl Pair {
 
 fn params(hosts: &[&str], name: &str) -> CertificateParams {
     let (uris, hosts): (Vec<&str>, Vec<&str>) = hosts.iter().partition(|host| host.contains("://"));
+    let (emails, hosts): (Vec<&str>, Vec<&str>) = hosts.into_iter().partition(|host| host.contains('@'));
     let hosts: Vec<String> = hosts.into_iter().map(str::to_owned).collect();
     let mut params = CertificateParams::new(hosts).expect("names");
     let uris = uris.into_iter().map(|uri| SanType::URI(uri.try_into().expect("ASCII")));
-    params.subject_alt_names.extend(uris);
+    let emails = emails.into_iter().map(|email| SanType::Rfc822Name(email.try_into().expect("ASCII")));
+    params.subject_alt_names.extend(uris.chain(emails));
     params.distinguished_name.push(DnType::CommonName, name);
     params
 }

@@ -346,6 +346,16 @@ fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
     assert!(shown.contains("every number handed out is below 9223372036854775808"), "{shown}");
 }
 
+/// The rest of a reservation is skipped, and here it has the counter's last number.
+#[test]
+fn a_crash_in_the_last_reservation_ends_the_counter() {
+    let machine = counted_from(&(i64::MAX as u64 - 5).to_string());
+    let mut daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 1).len(), 1);
+    daemon.kill();
+    assert_eq!(machine.start(ORDERS).connect().next(Ask::of(1)).error().0, EXHAUSTED);
+}
+
 #[test]
 fn only_the_reserved_numbers_are_served_on_failing_storage() {
     let machine = counted_from("0");

@@ -278,6 +278,11 @@ mod tests {
     }
 
     #[test]
+    fn an_eighth_of_the_connections_may_be_pending_and_64_at_least() {
+        assert_eq!([4, 64, 100, 512, 10_000].map(places_of), [4, 64, 64, 64, 1_250]);
+    }
+
+    #[test]
     fn the_connection_silent_for_longest_is_evicted() {
         let limit = Arc::new(PendingLimit::default());
         let start = Instant::now();

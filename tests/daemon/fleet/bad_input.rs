@@ -226,7 +226,7 @@ fn a_changed_password_file_is_read_at_the_next_login() {
     let daemon = machine.setup(&toml).admin().start();
     let mut runs = draw(&daemon);
     let is_shown = |text: &str| get(&daemon, "/status").body.contains(text);
-    etcd.change_password("before", "after");
+    etcd.change_password("after");
     proxy.cut();
     proxy.pass();
     poll("a refused login", || is_shown("authentication failed").then_some(()));

@@ -1,8 +1,10 @@
 //! An operator's commands while a fleet runs, and keys that somebody deletes.
 
 use serde_json::Value;
+use snowbank_id::layout::UnixMicros;
 
 use super::*;
+use crate::support::ids::unix_ms;
 
 #[test]
 fn deleting_or_releasing_a_key_ends_its_daemon() {
@@ -63,6 +65,31 @@ fn every_fleet_command_prints_json() {
         text.starts_with("5: released by ") && text.contains("; can be taken once a clock is near "),
         "{text}"
     );
+}
+
+#[test]
+fn a_fleet_starts_above_an_instant_an_id_or_what_a_right_clock_allows() {
+    const HOUR_MS: u64 = 3_600_000;
+    let Some(etcd) = Etcd::start() else { return };
+    // The source with the longest max_ahead counts.
+    let source = |name: &str, max_ahead: &str| {
+        format!("[[sources]]\nname = {name:?}\nworker_id_from = \"coordinator\"\nmax_ahead = {max_ahead:?}\n")
+    };
+    let table = etcd.table(&[&etcd.url()]);
+    let toml = source("a", "400ms") + &source("b", "700ms") + &source("c", "300ms") + &table;
+    let above_ms = |value: &str| {
+        let shown = json(&toml, &["init", "--above", value]);
+        let instant: UnixMicros = shown["above"].as_str().expect("an instant").parse().expect("RFC 3339");
+        instant.0 as u64 / 1_000
+    };
+    let from_ms = unix_ms() + 700;
+    let found_ms = above_ms("now");
+    assert!((from_ms..=unix_ms() + 700 + 1).contains(&found_ms), "{found_ms}, from {from_ms}");
+    let later_ms = found_ms + HOUR_MS;
+    let instant = UnixMicros::from_unix_ms(later_ms as i64).rfc3339(3);
+    assert_eq!(above_ms(&instant), later_ms);
+    let last_id = (later_ms + HOUR_MS - 1_288_834_974_657) << 22;
+    assert!(above_ms(&last_id.to_string()) > later_ms + HOUR_MS);
 }
 
 #[test]

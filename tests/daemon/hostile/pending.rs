@@ -152,7 +152,7 @@ fn wrong_tokens_are_answered_slowly_and_logged_per_address() {
 fn connections_without_a_tls_handshake_make_way_for_clients() {
     let authority = Authority::new("authority");
     let toml = format!("limits.max_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
-    let daemon = Setup::configured(&toml).option("--listen", "tls:127.0.0.1:0").listeners(2).start();
+    let daemon = Setup::configured(&toml).option("--listen", "tls:127.0.0.1:0").listeners(2).admin().start();
     let mut plain = daemon.connect();
     let address = daemon.addresses[1].tcp();
     let silent = connect_silent(address);
@@ -161,5 +161,6 @@ fn connections_without_a_tls_handshake_make_way_for_clients() {
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
         assert_eq!(plain.next(Ask::of(1)).id_count(), Some(1));
     }
+    assert!(sample(&scrape(&daemon), "snowbank_connections_unauthorized") <= 64.0);
     drop(silent);
 }

@@ -158,5 +158,6 @@ fn an_export_into_a_closed_pipe_fails() {
     let output = command.output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the export"), "{output:?}");
+    assert!(machine.shown().released, "the export was written before the release");
     assert_eq!(machine.run(&["state", "export"]).code, Some(0));
 }

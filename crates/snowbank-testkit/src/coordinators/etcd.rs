@@ -45,12 +45,11 @@ impl Etcd {
     }
 
     /// Gives the user of `require_password` another password.
-    pub fn change_password(&self, before: &str, after: &str) {
-        let login = format!(r#"{{"name":"root","password":"{before}"}}"#);
-        let answer = self.ask("/v3/auth/authenticate", &login);
+    pub fn change_password(&self, after: &str) {
+        let answer = self.ask("/v3/auth/authenticate", r#"{"name":"root","password":"of-root"}"#);
         let token = answer.split_once(r#""token":""#).and_then(|(_, rest)| rest.split('"').next());
         let headers = format!("Authorization: {}\r\n", token.expect("a token"));
-        let change = format!(r#"{{"name":"root","password":"{after}"}}"#);
+        let change = format!(r#"{{"name":"snowbank","password":"{after}"}}"#);
         let answer = post(self.address(), "/v3/auth/user/changepw", &change, &headers, crate::DEADLINE);
         let answer = answer.expect("etcd answers");
         assert!(!answer.contains("\"error\""), "{answer}");
@@ -130,12 +129,19 @@ impl Coordinator for Etcd {
         self.ask("/v3/kv/deleterange", &format!(r#"{{"key":"{}"}}"#, base64(key)));
     }
 
+    /// The user has the rights that docs/fleet.md names, and no others.
     fn require_password(&self, password: &str) -> &'static str {
-        self.ask("/v3/auth/user/add", &format!(r#"{{"name":"root","password":"{password}"}}"#));
-        self.ask("/v3/auth/role/add", r#"{"name":"root"}"#);
-        self.ask("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#);
+        for (user, password) in [("root", "of-root"), ("snowbank", password)] {
+            self.ask("/v3/auth/user/add", &format!(r#"{{"name":"{user}","password":"{password}"}}"#));
+            self.ask("/v3/auth/role/add", &format!(r#"{{"name":"{user}"}}"#));
+            self.ask("/v3/auth/user/grant", &format!(r#"{{"user":"{user}","role":"{user}"}}"#));
+        }
+        // A prefix is a range that ends before the next higher text.
+        let [from, to] = ["/snowbank/default/", "/snowbank/default0"].map(base64);
+        let grant = format!(r#"{{"permType":"READWRITE","key":"{from}","range_end":"{to}"}}"#);
+        self.ask("/v3/auth/role/grant", &format!(r#"{{"name":"snowbank","perm":{grant}}}"#));
         self.ask("/v3/auth/enable", "{}");
-        "root"
+        "snowbank"
     }
 
     fn wrong_password(&self) -> &'static str {

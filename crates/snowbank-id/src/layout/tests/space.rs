@@ -90,6 +90,21 @@ fn constants_are_part_of_the_number() {
 }
 
 #[test]
+fn sources_that_grow_alike_collide_if_their_epochs_are_less_than_a_year_apart() {
+    let found = |days: i64, spec: &str| {
+        let at = |text: &str, epoch_ms: i64| layout(&format!("{text};epoch={epoch_ms}"));
+        let worker = WorkerSet::single(5);
+        let one = at("time:41,worker:10,sequence:12", 0);
+        one.concurrent_collision(&worker, &at(spec, days * 86_400_000), &worker).is_some()
+    };
+    for days in [-364, 364] {
+        assert!(found(days, "time:41,worker:10,sequence:12"));
+        assert!(!found(days, "time:40,worker:10,sequence:13"), "they do not grow alike");
+    }
+    assert!(![-365, 365].map(|days| found(days, "time:41,worker:10,sequence:12")).contains(&true));
+}
+
+#[test]
 fn layouts_that_make_the_same_ids_collide() {
     let constant = "time:41,region:2:constant(1),worker:8,sequence:12";
     let node = "time:41,region:2,worker:8,sequence:12";
