@@ -75,10 +75,8 @@ fn a_shared_counter_must_be_set_before_its_first_daemon() {
         assert!(json.contains(r#"{"counter":"orders","next":"1033","#), "{json}");
         let (code, text) = run_configured(&toml, &["fleet", "check"]);
         assert!(code == Some(0) && text.contains("the next free number is 1033"), "{text}");
-        // Sets the counter while the daemon still runs, which keeps its range. Variables override the
-        // file here, too.
+        // Sets the counter while the daemon still runs. Variables override the file here, too.
         set(&toml, "500000");
-        assert_eq!(draw(&daemon, 2)[0].first, 1_003);
         let config = machine.path("elsewhere.toml");
         std::fs::write(&config, toml.replace(&at.url(), "http://127.0.0.1:1")).expect("written");
         let mut command = program();
