@@ -117,7 +117,7 @@ impl Notifier {
 }
 
 /// Sends a datagram without waiting.
-pub(super) fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
+fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
     let address = match to.as_bytes() {

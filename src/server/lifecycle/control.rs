@@ -38,6 +38,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryS
 use std::thread;
 use std::time::Duration;
 
+use socket2::Socket;
 use tokio::sync::watch;
 
 use super::reread::Reread;
@@ -51,6 +52,7 @@ use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::Starting;
 use crate::server::ceilings::storage_thread;
 use crate::server::common::Common;
+use crate::server::net::registered::Registered;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply, TRY_TIMEOUT};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -104,7 +106,9 @@ pub(super) struct Control {
 /// The handle of the control thread.
 pub(super) struct ControlThread {
     /// Each message asks for a reload.
-    pub(super) reloads: SyncSender<()>,
+    reloads: SyncSender<()>,
+    /// The connections of those who wait for the result of a reload.
+    askers: Sender<Socket>,
     is_stopping: Arc<AtomicBool>,
     /// The channel closes when the thread has ended.
     over: Receiver<()>,
@@ -114,13 +118,14 @@ impl ControlThread {
     pub(super) fn spawn(control: Control) -> Result<ControlThread, StartError> {
         let is_stopping = Arc::clone(&control.is_stopping);
         let (reloads, requests) = mpsc::sync_channel(1);
+        let (askers, waiting) = mpsc::channel();
         let (is_over, over) = mpsc::sync_channel(0);
         let spawned = thread::Builder::new().name(String::from("control")).spawn(move || {
-            control.run(&requests);
+            control.run(&requests, &waiting);
             drop(is_over);
         });
         spawned.map_err(|error| StartError::no_thread(&error))?;
-        Ok(ControlThread { reloads, is_stopping, over })
+        Ok(ControlThread { reloads, askers, is_stopping, over })
     }
 
     /// Requests a reload. If a requested reload has not begun, it serves this request too, because
@@ -128,6 +133,16 @@ impl ControlThread {
     pub(super) fn reload(&self) {
         if let Err(TrySendError::Disconnected(())) = self.reloads.try_send(()) {
             tracing::error!("cannot reload: the control thread has ended");
+        }
+    }
+
+    /// Requests a reload, for each connection at the socket for it.
+    pub(super) async fn reload_for(&self, socket: Option<Registered>) {
+        let Some(mut socket) = socket else { return };
+        loop {
+            // Sending fails if the thread has ended. The connection is then closed.
+            let _ = self.askers.send(socket.accept().await);
+            self.reload();
         }
     }
 
@@ -152,7 +167,7 @@ impl ControlThread {
 impl Control {
     /// Starts the sources, and reloads at each request. Ends when the handle is dropped, or when
     /// the first start is refused.
-    fn run(mut self, requests: &Receiver<()>) {
+    fn run(mut self, requests: &Receiver<()>, askers: &Receiver<Socket>) {
         let mut pause = FIRST_PAUSE;
         loop {
             if let Err(error) = self.start_sources() {
@@ -167,7 +182,7 @@ impl Control {
             };
             match request {
                 Ok(()) => {
-                    self.reload();
+                    self.reload(askers.try_iter().collect());
                     pause = FIRST_PAUSE;
                 }
                 Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(PAUSE_MAX),

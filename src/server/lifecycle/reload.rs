@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use socket2::Socket;
+
 use super::control::Control;
 use super::reread::Reloaded;
 use crate::config::{
@@ -56,16 +58,15 @@ pub(super) enum Refusal {
 
 impl Control {
     /// Reads the configuration again and applies it. Reports the result to the log, to the status,
-    /// and to the service manager.
-    pub(super) fn reload(&mut self) {
+    /// to the service manager, and to those who asked for it.
+    pub(super) fn reload(&mut self, askers: Vec<Socket>) {
         self.log_choices();
         self.notifier.reloading();
-        service::reload_begins();
         let outcome = self.read_and_apply();
         let refused = outcome.as_ref().err().map(Refusal::to_string);
         let result = refused.as_deref().map_or(Ok(()), Err);
         self.record(result);
-        service::reload_ended(result);
+        askers.into_iter().for_each(|asker| service::answer_reload(asker, result));
         match outcome {
             Ok((changes, warnings)) => {
                 tracing::info!("{changes}");

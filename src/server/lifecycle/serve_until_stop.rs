@@ -46,7 +46,7 @@ impl Server {
     {
         let health = self.health();
         let is_probed = self.admin_addresses().next().is_some();
-        let Server { listeners, admin, common, runtimes, ceilings, control, adopted } = self;
+        let Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted } = self;
         let notifier = control.notifier.clone();
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
@@ -54,6 +54,7 @@ impl Server {
             listeners.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
         let clients = clients.collect::<Result<Vec<_>, StartError>>()?;
         let admin = admin.into_iter().map(Registered::new).collect::<Result<Vec<_>, _>>()?;
+        let reload_socket = reload_socket.map(Registered::new).transpose()?;
         drop(reactor);
         let no_thread = |error: io::Error| StartError::no_thread(&error);
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(no_thread)?;
@@ -70,6 +71,9 @@ impl Server {
                     common.is_decided(DECIDED_WITHIN).await;
                     announce();
                     attend(&notifier, &health).await;
+                };
+                let attend = async {
+                    tokio::join!(attend, control.reload_for(reload_socket));
                 };
                 signals.obey(&notifier, &health, is_probed, attend, || control.reload()).await;
                 control.begin_stop();

@@ -26,7 +26,7 @@ use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply, order_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use crate::service::{Logs, Notifier};
+use crate::service::{self, Logs, Notifier};
 use crate::tls;
 use snowbank_core::clock::{Remembered, Wall};
 use snowbank_core::keeper::{Keeper, Reach};
@@ -59,6 +59,8 @@ pub struct Beginning {
 pub struct Server {
     pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
+    /// Where `snowbank reload` asks. `None`: there is no runtime directory.
+    pub(super) reload_socket: Option<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) runtimes: Vec<Runtime>,
     pub(super) ceilings: Ceilings,
@@ -74,7 +76,7 @@ impl Server {
     /// # Errors
     /// Returns the reason why the daemon cannot start, in one line.
     pub fn open(beginning: Beginning) -> Result<Server, StartError> {
-        let Beginning { settings, secrets, mut sockets, .. } = beginning;
+        let Beginning { settings, secrets, mut sockets, mut choices, .. } = beginning;
         let reading = os_clock::read();
         let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
         let now = wall.believe(reading);
@@ -105,6 +107,12 @@ impl Server {
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
         let admin = listen_at(sockets.listeners(Purpose::Admin), &settings.admin.listen, &ipv4_ports)?;
+        let reload_socket = service::runtime_directory().and_then(|directory| {
+            let opened = listen::open_reload_socket(&service::reload_socket(&directory));
+            opened
+                .map_err(|error| choices.push(Note::Warning(format!("`snowbank reload` will fail: {error}"))))
+                .ok()
+        });
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let admin_addresses = admin.iter().map(|listener| listener.address.to_string()).collect();
         let metrics = Metrics::new(count, by_protocol, admin_addresses, instance, reading);
@@ -128,7 +136,7 @@ impl Server {
             keeper,
             adopted: receive_adopted,
             is_stopping: Arc::new(AtomicBool::new(false)),
-            choices: beginning.choices,
+            choices,
             warned: beginning.warned,
             reread: beginning.reread,
             notifier: beginning.notifier,
@@ -136,7 +144,7 @@ impl Server {
             opened: None,
             notices_restores: None,
         };
-        Ok(Server { listeners, admin, common, runtimes, ceilings, control, adopted })
+        Ok(Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted })
     }
 
     /// Returns the admin listeners' addresses, with the ports that the system chose.

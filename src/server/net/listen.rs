@@ -40,6 +40,8 @@ const BACKLOG: i32 = 4_096;
 /// The permissions of Unix socket files. Only the daemon's user and group may connect. If other
 /// users must connect, systemd can make the socket instead.
 const SOCKET_MODE: u32 = 0o660;
+/// The permissions of the socket at which the daemon's user asks for a reload.
+const RELOAD_SOCKET_MODE: u32 = 0o600;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -69,12 +71,20 @@ pub(crate) fn ipv4_port(address: &Address) -> Option<u16> {
 /// Returns the address and the reason, in one line.
 pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener>, StartError> {
     match address {
-        Address::Unix(path) => open_unix(path).map(|listener| vec![listener]),
+        Address::Unix(path) => open_unix(path, SOCKET_MODE).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => {
             let is_for_ipv4 = *port == 0 || !ipv4_ports.contains(port);
             open_tcp(address, host, *port, is_for_ipv4)
         }
     }
+}
+
+/// Opens the socket at which only the daemon's user can ask for a reload.
+///
+/// # Errors
+/// Returns the path and the reason, in one line.
+pub(crate) fn open_reload_socket(path: &Path) -> Result<Listener, StartError> {
+    open_unix(path, RELOAD_SOCKET_MODE)
 }
 
 /// Returns the reason if a start cannot listen at this address, whether or not another program
@@ -187,9 +197,9 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
 }
 
-fn open_unix(path: &Path) -> Result<Listener, StartError> {
+fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
     remove_stale(path)?;
-    let socket = bind_unix(path).map_err(|error| cannot_listen_at(path, &error))?;
+    let socket = bind_unix(path, mode).map_err(|error| cannot_listen_at(path, &error))?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
 }
@@ -204,11 +214,11 @@ fn cannot_listen_at(path: &Path, error: &io::Error) -> StartError {
     StartError::from_system(may_pass(error), reason)
 }
 
-fn bind_unix(path: &Path) -> io::Result<Socket> {
+fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     // No client can connect before `listen`, so the mode applies to every connection.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket)

@@ -1,18 +1,18 @@
 //! How a reload is requested, and how its result is reported.
 
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
 
 use super::*;
-use crate::support::daemon::replace;
+use crate::support::daemon::{mode, replace};
 use crate::support::http::finding;
 use crate::support::program::{Said, program};
 
-/// Runs `snowbank reload` for a process and its runtime directory, as `systemctl reload` does.
-/// Returns the exit code and the standard error.
-fn reload_by_command(id: u32, directory: &Path) -> (Option<i32>, String) {
+/// Runs `snowbank reload` for a runtime directory, as `systemctl reload` does. Returns the exit code
+/// and the standard error.
+fn reload_by_command(directory: &Path) -> (Option<i32>, String) {
     let mut command = program();
-    command.arg("reload").env("MAINPID", id.to_string()).env("RUNTIME_DIRECTORY", directory);
+    command.arg("reload").env("RUNTIME_DIRECTORY", directory);
     let Said { code, err, .. } = Said::by(&mut command);
     (code, err)
 }
@@ -29,7 +29,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
 
     daemon.replace("snowbank.toml", "shards = 7\nlimits.max_count = 2000");
-    let (code, said) = reload_by_command(daemon.id(), &daemon.path("run"));
+    let (code, said) = reload_by_command(&daemon.path("run"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
     assert_eq!(success(), 0.0);
@@ -43,27 +43,50 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     );
 
     daemon.replace("snowbank.toml", "limits.max_count = 3000");
-    assert_eq!(reload_by_command(daemon.id(), &daemon.path("run")), (Some(0), String::new()));
+    assert_eq!(reload_by_command(&daemon.path("run")), (Some(0), String::new()));
     assert_eq!((success(), found()), (1.0, None));
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
     assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
-    assert!(!daemon.path("run/reload.sock").exists());
-
-    let other = crate::support::directory();
-    let (code, said) = reload_by_command(daemon.id(), other.path());
-    assert!(code == Some(2) && said.contains("reports no result in "), "{code:?}, {said}");
+    assert_eq!(mode(&daemon.path("run/reload.sock")), 0o600);
 }
 
-/// SIGHUP would end a process that does not catch the signal, so `reload` checks first whether the
-/// process does.
 #[test]
-fn reload_sends_no_signal_to_other_programs() {
-    let directory = crate::support::directory();
-    let mut sleep = Command::new("sleep").arg("60").spawn().expect("the program runs");
-    let (code, said) = reload_by_command(sleep.id(), directory.path());
-    assert!(code == Some(2) && said.contains("does not catch SIGHUP"), "{code:?}, {said}");
-    assert!(sleep.try_wait().expect("a status").is_none(), "the process has ended");
-    sleep.kill().and_then(|()| sleep.wait()).expect("the process ends");
+fn all_who_ask_for_a_reload_get_a_result() {
+    let setup = Setup::configured("limits.max_count = 1000");
+    std::fs::create_dir(setup.path("run")).expect("a runtime directory");
+    let run = setup.path("run");
+    // A daemon that was killed leaves such a socket behind.
+    drop(UnixListener::bind(run.join("reload.sock")).expect("a socket"));
+    let mut daemon = setup.env("RUNTIME_DIRECTORY", &run).start();
+    let run = daemon.path("run");
+    daemon.replace("snowbank.toml", "limits.max_count = 2000");
+    let askers: Vec<_> = (0..10)
+        .map(|_| {
+            let run = run.clone();
+            std::thread::spawn(move || reload_by_command(&run))
+        })
+        .collect();
+    for asker in askers {
+        assert_eq!(asker.join().expect("no panic"), (Some(0), String::new()));
+    }
+    assert_eq!(daemon.connect().next(Ask::of(2_000)).id_count(), Some(2_000));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    let (code, said) = reload_by_command(&run);
+    assert!(code == Some(2) && said.contains("cannot ask a daemon at "), "{code:?}, {said}");
+    assert!(!run.join("reload.sock").exists());
+}
+
+#[test]
+fn a_runtime_directory_that_another_daemon_has_is_a_warning() {
+    let setup = Setup::configured("limits.max_count = 1000");
+    std::fs::create_dir(setup.path("run")).expect("a runtime directory");
+    let run = setup.path("run");
+    let first = setup.env("RUNTIME_DIRECTORY", &run).start();
+    let second = Setup::new().env("RUNTIME_DIRECTORY", first.path("run")).start();
+    second.assert_logs("`snowbank reload` will fail: ");
+    assert_eq!(reload_by_command(&first.path("run")), (Some(0), String::new()));
+    first.assert_logs("reloaded: ");
 }
 
 #[test]
