@@ -135,6 +135,7 @@ pub(super) enum Conflict<'s> {
     NameTwice { name: &'s str, list: &'s str, earlier: usize },
 }
 
-fn quoted_list(names: &[&str]) -> String {
-    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+/// Returns names in quotes, with commas between them.
+pub(super) fn quoted_list(names: &[impl AsRef<str>]) -> String {
+    names.iter().map(|name| format!("{:?}", name.as_ref())).collect::<Vec<_>>().join(", ")
 }

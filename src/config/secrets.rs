@@ -131,8 +131,8 @@ fn identities_of_nobody(identities: &[IdentitySettings], tokens: Option<&Tokens>
 fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findings) -> Option<Tokens> {
     match read_tokens(path, identities) {
         Ok(tokens) => Some(tokens),
-        Err(errors) => {
-            errors.iter().for_each(|error| findings.mistake_of("auth.token_file", error));
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| findings.mistake_of("auth.token_file", mistake));
             None
         }
     }

@@ -6,13 +6,14 @@
 //! each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use hmac_sha256::Hash;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::conflict::quoted_list;
 use super::identities::IdentitySettings;
 
 /// The longest token, in bytes: a HELLO carries no more.
@@ -48,14 +49,14 @@ impl Tokens {
     /// be the name of one of `identities`.
     ///
     /// # Errors
-    /// A line for each mistake. No line repeats a token.
+    /// All mistakes of the file.
     pub(crate) fn parse(
         path: &Path,
         bytes: &[u8],
         identities: &[IdentitySettings],
-    ) -> Result<Self, Vec<String>> {
+    ) -> Result<Self, Vec<TokenMistake>> {
         let mut tokens = Vec::new();
-        let mut errors = Vec::new();
+        let mut mistakes = Vec::new();
         let mut short = 0;
         let mut first_lines = BTreeMap::new();
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -64,33 +65,35 @@ impl Tokens {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let place = format!("{}:{number}", path.display());
+            let mut refuse = |wrong| {
+                mistakes.push(TokenMistake::Line { path: path.to_owned(), number, wrong });
+            };
             let (identity, token) = split_name(line);
-            errors
-                .extend(unknown_name(identity.as_deref(), identities).map(|text| format!("{place}: {text}")));
+            if let Some(name) = &identity
+                && !identities.iter().any(|identity| identity.name == **name)
+            {
+                refuse(WrongLine::UnknownName(
+                    identities.iter().map(|identity| identity.name.clone()).collect(),
+                ));
+            }
             match hash_of(token) {
                 Ok(hash) => {
                     let (first, owner) =
                         first_lines.entry(hash).or_insert_with(|| (number, identity.clone()));
                     if *owner != identity {
-                        let text =
-                            format!("found the token of line {first}, allowed: one identity for each token");
-                        errors.push(format!("{place}: {text}"));
+                        refuse(WrongLine::OtherIdentity(*first));
                     }
                     let is_plain = !token.starts_with(HASHED.as_bytes());
                     short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
                     tokens.push(Token { hash, identity });
                 }
-                Err(text) => errors.push(format!("{place}: {text}")),
+                Err(wrong) => refuse(wrong),
             }
         }
-        if tokens.is_empty() && errors.is_empty() {
-            errors.push(format!(
-                "the token file {} holds no token, so no client could ever ask for IDs; write one per line",
-                path.display()
-            ));
+        if tokens.is_empty() && mistakes.is_empty() {
+            mistakes.push(TokenMistake::NoToken(path.to_owned()));
         }
-        if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(errors) }
+        if mistakes.is_empty() { Ok(Tokens { tokens, short }) } else { Err(mistakes) }
     }
 
     /// Returns the hash by which a token is known.
@@ -151,24 +154,30 @@ fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     }
 }
 
-/// Returns a mistake if no identity has the name before a token.
-fn unknown_name(name: Option<&str>, identities: &[IdentitySettings]) -> Option<String> {
-    let name = name?;
-    if identities.iter().any(|identity| identity.name == name) {
-        return None;
-    }
-    let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
-    let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
-    // The name may be the start of a secret, so the message does not repeat it.
-    Some(format!(
-        "found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN with one of these \
-         names: {known}"
-    ))
+/// A mistake in a token file. It repeats no token, and no name that may be the start of a secret.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenMistake {
+    #[error("cannot read the token file {}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("the token file {} holds no token, so no client could ever ask for IDs; write one per line", .0.display())]
+    NoToken(PathBuf),
+    #[error("{}:{number}: {wrong}", path.display())]
+    Line { path: PathBuf, number: usize, wrong: WrongLine },
 }
 
-/// The reason why a line has no token. It repeats no byte of the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum WrongToken {
+/// The reason why a line of a token file is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WrongLine {
+    /// No identity has the name before the token. These are the names of all identities.
+    #[error(
+        "found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN with one of \
+         these names: {}",
+        if .0.is_empty() { String::from("none yet") } else { quoted_list(.0) }
+    )]
+    UnknownName(Vec<String>),
+    /// The token stands in this earlier line, with another identity or with none.
+    #[error("found the token of line {0}, allowed: one identity for each token")]
+    OtherIdentity(usize),
     /// The bytes after [`HASHED`] are not the digits of a hash.
     #[error("found {HASHED} and {0} bytes, allowed: the 64 hex digits of a token's SHA-256")]
     Hash(usize),
@@ -178,12 +187,12 @@ enum WrongToken {
 }
 
 /// Returns the hash of a token, or the hash that the line has in place of the token.
-fn hash_of(token: &[u8]) -> Result<TokenHash, WrongToken> {
+fn hash_of(token: &[u8]) -> Result<TokenHash, WrongLine> {
     if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
-        return parse_hex(hex).ok_or(WrongToken::Hash(hex.len()));
+        return parse_hex(hex).ok_or(WrongLine::Hash(hex.len()));
     }
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
-        return Err(WrongToken::Size(token.len()));
+        return Err(WrongLine::Size(token.len()));
     }
     Ok(Tokens::hash(token))
 }
@@ -218,11 +227,10 @@ impl fmt::Debug for Tokens {
 /// lines that start with `#`.
 ///
 /// # Errors
-/// A line for each reason: the file cannot be read, is too large, or has a mistake as in
-/// [`Tokens::parse`]. No line repeats a token.
-pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<String>> {
+/// The file cannot be read or is too large, or has the mistakes of [`Tokens::parse`].
+pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<TokenMistake>> {
     let bytes = super::read_bounded(path)
-        .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
+        .map_err(|error| vec![TokenMistake::Unreadable { path: path.to_owned(), error }])?;
     let bytes = Zeroizing::new(bytes);
     Tokens::parse(path, &bytes, identities)
 }
@@ -231,13 +239,18 @@ pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Resul
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> Result<Tokens, Vec<String>> {
+    fn read(text: &[u8]) -> Result<Tokens, Vec<TokenMistake>> {
         let named = |name: &str| IdentitySettings { name: name.into(), ..IdentitySettings::default() };
         Tokens::parse(Path::new("tokens"), text, &["billing", "orders"].map(named))
     }
 
-    fn errors(text: &[u8]) -> Vec<String> {
-        read(text).unwrap_err()
+    /// Returns the wrong lines, each with its number.
+    fn wrong_lines(text: &[u8]) -> Vec<(usize, WrongLine)> {
+        let wrong = |mistake: TokenMistake| match mistake {
+            TokenMistake::Line { number, wrong, .. } => (number, wrong),
+            other => panic!("{other}"),
+        };
+        read(text).unwrap_err().into_iter().map(wrong).collect()
     }
 
     #[test]
@@ -287,36 +300,24 @@ mod tests {
         for token in [&*line, hashed, hashed.strip_prefix(HASHED).unwrap()] {
             assert!(!tokens.accepts(token.as_bytes()), "{token}");
         }
-        let found = errors(b"sha256:\nsha256:12\nbilling: sha256:zz\n");
-        assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[1].ends_with(
-            "tokens:2: found sha256: and 2 bytes, allowed: the 64 hex digits of a token's SHA-256"
-        ));
+        let found = wrong_lines(b"sha256:\nsha256:12\nbilling: sha256:zz\n");
+        assert_eq!(found, [(1, WrongLine::Hash(0)), (2, WrongLine::Hash(2)), (3, WrongLine::Hash(2))]);
     }
 
     #[test]
     fn a_token_belongs_to_one_identity() {
         let hashed = hashed_line(None, b"s3cret");
         let text = format!("billing: s3cret\nbilling: {hashed}\norders: s3cret\n{hashed}\n");
-        let found = errors(text.as_bytes());
-        for (found, line) in found.iter().zip([3, 4]) {
-            let end =
-                format!("tokens:{line}: found the token of line 1, allowed: one identity for each token");
-            assert!(found.ends_with(&end), "{found}");
-        }
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(!format!("{found:?}").contains("s3cret"));
+        let found = wrong_lines(text.as_bytes());
+        assert_eq!(found, [(3, WrongLine::OtherIdentity(1)), (4, WrongLine::OtherIdentity(1))]);
     }
 
     #[test]
     fn a_name_that_no_identity_has_is_refused_but_not_repeated() {
-        let found = errors(b"billing: a\nhush: b\nc\n");
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(
-            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\", \"orders\""),
-            "{found:?}"
-        );
-        assert!(!found[0].contains("hush"));
+        let found = wrong_lines(b"billing: a\nhush: b\nc\n");
+        let known = vec![String::from("billing"), String::from("orders")];
+        assert_eq!(found, [(2, WrongLine::UnknownName(known))]);
+        assert!(found[0].1.to_string().ends_with("with one of these names: \"billing\", \"orders\""));
     }
 
     #[test]
@@ -332,25 +333,21 @@ mod tests {
         let tokens = read(b"hush\nsecret\n").unwrap();
         assert_eq!(format!("{tokens:?}"), "Tokens(2 redacted)");
         let long = "s".repeat(TOKEN_BYTES_MAX + 1);
-        let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
-        assert!(error[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
-        assert!(!error[0].contains(&long[..8]));
+        let mistakes = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
+        assert_eq!(mistakes[0].to_string(), "tokens:2: found a token of 513 bytes, allowed: 1 to 512");
         let longest = &long.as_bytes()[1..];
         assert!(read(longest).unwrap().accepts(longest));
     }
 
     #[test]
     fn files_without_tokens_are_refused() {
-        assert!(errors(b"# nothing\n\n").remove(0).contains("holds no token"));
+        assert!(matches!(&read(b"# nothing\n\n").unwrap_err()[..], [TokenMistake::NoToken(_)]));
         let directory = tempfile::tempdir().unwrap();
         let large = directory.path().join("large");
         std::fs::write(&large, vec![b'\n'; (1 << 20) + 1]).unwrap();
         for path in [directory.path(), &directory.path().join("missing"), &large] {
-            let error = read_tokens(path, &[]).unwrap_err().remove(0);
-            assert!(
-                error.starts_with(&format!("cannot read the token file {}: ", path.display())),
-                "{error}"
-            );
+            let mistakes = read_tokens(path, &[]).unwrap_err();
+            assert!(matches!(&mistakes[..], [TokenMistake::Unreadable { .. }]), "{mistakes:?}");
         }
     }
 }
