@@ -2,6 +2,8 @@
 
 mod health;
 
+use std::fs::File;
+
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::http::{ask, get, sample, scrape};
 use crate::support::program::{Said, program, snowbank};
@@ -231,4 +233,29 @@ fn status_finds_the_daemon_by_option_and_configuration() {
         let said = Said::by(command.args(["status", "--config", config]).env(variable, "5"));
         assert_eq!(said.code, Some(code), "{said:?}");
     }
+}
+
+/// The page comes again and again, with rates, and the command outlives the daemon.
+#[test]
+fn status_watch_repeats_the_page_with_rates() {
+    let daemon = with_admin(TWO_SOURCES);
+    let admin = admin_of(&daemon).to_string();
+    let pages = crate::support::directory();
+    let pages = pages.path().join("pages");
+    let mut command = program();
+    command.args(["status", "--watch", "1", "--admin", &admin]);
+    let mut watching = command.stdout(File::create(&pages).expect("made")).spawn().expect("the program runs");
+    let await_text = |text: &str| {
+        poll(&format!("the text {text:?}"), || {
+            std::fs::read_to_string(&pages).expect("UTF-8").contains(text).then_some(())
+        });
+    };
+    await_text("\nsource fast: 0 IDs in 0 requests\n");
+    daemon.connect().next(Ask::of(5));
+    await_text("\nsource fast: 5 IDs (");
+    daemon.stop();
+    await_text(&format!("cannot ask the daemon at {admin}: "));
+    assert!(watching.try_wait().expect("a child").is_none(), "the command has ended");
+    watching.kill().expect("it runs");
+    watching.wait().expect("a child");
 }

@@ -136,6 +136,7 @@ fn every_configuration_is_accepted() {
 
 #[test]
 fn services_and_probes_use_the_daemons_ports() {
+    let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
     for (file, documents, table) in daemons() {
         let pod = pod(&documents);
         let container = &pod["spec"]["containers"][0];
@@ -164,6 +165,11 @@ fn services_and_probes_use_the_daemons_ports() {
             let target = &service["spec"]["ports"][0];
             assert_eq!(named(&target["targetPort"]), port(&table["listen"]), "{file}");
             assert_eq!(target["port"].as_u64(), Some(port(&table["listen"])), "{file}");
+            let name = service["metadata"]["name"].as_str().expect("a name");
+            assert!(
+                page.contains(&format!("{name}:{}`", target["port"])),
+                "{file}: {name} is not on the page"
+            );
         }
         for set in with_kind(&documents, "StatefulSet") {
             let headless =

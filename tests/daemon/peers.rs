@@ -29,6 +29,30 @@ fn a_daemon_does_not_start_with_the_worker_id_of_a_peer() {
     drop(Setup::configured(&toml(6, &[&address])).start());
 }
 
+/// If the peer answers after more than two seconds, the reload is taken, and this test tries again.
+#[test]
+fn a_reload_takes_no_worker_id_of_a_peer() {
+    let first = Setup::configured(&toml(5, &[])).start();
+    let peer = first.tcp().to_string();
+    let with = |workers: &[u64]| {
+        let source = |worker: &u64| format!("[[sources]]\nname = \"s{worker}\"\nworker_ids = {worker}\n");
+        format!("fleet.peers = [{peer:?}]\n{}", workers.iter().map(source).collect::<String>())
+    };
+    let daemon = Setup::configured(&with(&[6])).start();
+    poll("a refused reload", || {
+        daemon.replace("snowbank.toml", &with(&[6, 5]));
+        let said = daemon.reload();
+        if said.contains("has worker ID 5 of source \"s5\" too") {
+            assert!(said.contains("nothing was reloaded"), "{said}");
+            return Some(());
+        }
+        daemon.replace("snowbank.toml", &with(&[6]));
+        daemon.reload();
+        None
+    });
+    assert_eq!(daemon.connect().info()["sources"].as_array().map(Vec::len), Some(1));
+}
+
 #[test]
 fn a_peers_name_may_have_addresses_without_a_listener() {
     let other = Setup::configured(&toml(1, &[])).start();

@@ -138,7 +138,9 @@ fn the_template_equals_the_service_except_for_its_names() {
 #[test]
 fn the_units_match_the_daemons_exit_codes_and_paths() {
     // systemd restarts a daemon that failed, except after the exit code that needs an operator.
-    assert!(text("snowbank.service").contains("\nRestartPreventExitStatus=2\n"));
+    for line in ["RestartPreventExitStatus=2", "Restart=on-failure", "RestartSec=3s"] {
+        assert!(text("snowbank.service").contains(&format!("\n{line}\n")), "{line}");
+    }
     // With this mode other users can neither write nor hold a lock, and no member of the group can
     // remove another member's lock.
     assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));

@@ -12,6 +12,7 @@ bring() {
 install_and_start() {
     say "install, and start with its sockets kept by systemd"
     show dpkg -i /root/snowbank.deb
+    [ -z "$(inside systemctl list-units --state=active --no-legend 'snowbank*')" ] || fail "the installation started something"
     show_as_user snowbank check --config /etc/snowbank/snowbank.toml
     show systemctl enable --now snowbank.service
     show systemctl stop snowbank
@@ -121,6 +122,11 @@ several_daemons() {
     show systemctl enable --now snowbank@orders
     show snowbank status --admin unix:/run/snowbank/orders/admin.sock | head -n 2
     show_as_user snowbank next --address 127.0.0.1:7670
+    inside sh -c 'echo SNOWBANK_ADMIN_LISTEN=9661 >/etc/default/snowbank-orders'
+    show systemctl restart snowbank@orders
+    show_as_user snowbank status --admin 9661 | head -n 2
+    inside rm /etc/default/snowbank-orders
+    show systemctl restart snowbank@orders
     read_journal
 }
 

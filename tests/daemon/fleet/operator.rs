@@ -29,6 +29,14 @@ fn deleting_or_releasing_a_key_ends_its_daemon() {
     });
 }
 
+#[test]
+fn commands_without_an_answer_end_with_code_3() {
+    let toml = "worker_ids = 5\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n";
+    for args in [&["list"][..], &["check"], &["init", "--new"], &["release", "5"]] {
+        fleet_says(toml, args, 3, &["the coordinator does not answer"]);
+    }
+}
+
 /// Returns the JSON that a command prints.
 #[track_caller]
 fn json(toml: &str, args: &[&str]) -> Value {

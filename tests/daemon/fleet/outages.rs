@@ -67,6 +67,27 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
+/// The machine may have been copied, so the daemon hands out nothing before it has written its key.
+/// The clock is behind by less than max_ahead.
+#[test]
+fn a_clock_that_is_set_back_in_an_outage_stops_the_ids_until_it_ends() {
+    on_one(|at| {
+        let Some(machine) = Machine::with_clock() else { return };
+        let proxy = at.proxy();
+        let toml = toml_at(at, &[&proxy.url()], Some(5), LONG).replace("400ms", "10s");
+        init(&toml);
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        proxy.cut();
+        machine.clock().step(-3_000);
+        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
+        daemon.connect().next(Ask::of(1).wait_ms(500)).assert_error(0, NO_CEILING);
+        proxy.pass();
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
 /// The daemon still hands out IDs below its ceiling. It shows no claim, because another daemon may
 /// have its worker ID by now, and a client that finds one claim twice ends its calls.
 #[test]
