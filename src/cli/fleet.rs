@@ -1,6 +1,7 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and
 //! frees a worker ID.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -13,7 +14,9 @@ use super::{Failure, Outcome, cores};
 use crate::config::{Overrides, Secrets, Settings, SourceSettings};
 use crate::os_clock;
 use crate::server::StartError;
-use snowbank_fleet::{Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
+use snowbank_fleet::{
+    Begins, Coordinator, Entry, FleetError, FleetLimits, Freed, Freeing, Operator, Prepared, Preparing,
+};
 use snowbank_id::layout::{Layout, UnixMicros};
 use snowbank_state::new_identity;
 
@@ -33,7 +36,7 @@ pub(super) enum Command {
     Init(InitArguments),
     /// List the worker IDs that were ever used: who holds which, until when
     List(Common),
-    /// Check that the coordinator answers, and that it has this configuration's ID spaces
+    /// Check that a daemon with this configuration could start in the fleet, and count its worker IDs
     Check(Common),
     /// Free the worker ID of a daemon that will not come back
     Release(ReleaseArguments),
@@ -126,7 +129,7 @@ impl Fleet {
     pub(super) fn of(settings: Settings, secrets: Secrets) -> Result<Fleet, Failure> {
         let access = secrets
             .fleet
-            .ok_or_else(|| Failure::usage("the configuration names no coordinator; set fleet.coordinator"))?;
+            .ok_or_else(|| Failure::usage("found no coordinator; name the daemons' configuration with --config, or set fleet.coordinator in it"))?;
         let coordinator =
             snowbank_fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
         Ok(Fleet { settings, coordinator })
@@ -175,14 +178,17 @@ struct PreparedFleet<'a> {
     /// The fleet's floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     above: Option<String>,
+    /// The fleet's horizon and `max_ahead`, if they have changed.
+    #[serde(flatten)]
+    limits: Option<FleetLimits>,
 }
 
 impl PreparedFleet<'_> {
     fn write(&self, is_floor_changed: bool, out: &mut impl Write) -> Outcome {
-        let PreparedFleet { fleet: name, spaces, added, replaced, above, is_new } = self;
+        let PreparedFleet { fleet: name, spaces, added, replaced, above, is_new, limits } = self;
         if *is_new {
             writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
-        } else if !added.is_empty() || !replaced.is_empty() || is_floor_changed {
+        } else if !added.is_empty() || !replaced.is_empty() || limits.is_some() || is_floor_changed {
             writeln!(out, "fleet {name:?} changed")?;
         } else {
             writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
@@ -195,6 +201,9 @@ impl PreparedFleet<'_> {
                 out,
                 "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
             )?;
+        }
+        if let Some(limits) = limits {
+            writeln!(out, "the fleet has {limits} now; daemons that are configured otherwise are refused")?;
         }
         if let Some(floor) = above {
             writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
@@ -230,7 +239,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     };
     let preparing = Preparing { begins, is_growing: arguments.add, limits, now };
     let prepared = operator.init(&layouts, preparing, new_identity)?;
-    let Prepared { is_new, replaced, is_floor_changed, .. } = prepared;
+    let Prepared { is_new, replaced, is_floor_changed, limits, .. } = prepared;
     let shown = PreparedFleet {
         fleet: operator.name,
         is_new,
@@ -238,6 +247,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         added: if is_new { Vec::new() } else { prepared.added },
         replaced,
         above: prepared.floor.map(|floor| floor.rfc3339(3)),
+        limits,
     };
     if arguments.common.json {
         return Ok(write_json(&shown, out)?);
@@ -350,7 +360,8 @@ fn read_counters(
     read.collect()
 }
 
-/// For one ID space, the number of worker IDs in each state.
+/// For one ID space, the number of worker IDs in each state: of those that the coordinator may assign
+/// to this configuration's sources, or of all.
 #[derive(Serialize)]
 struct Counts {
     space: String,
@@ -362,20 +373,47 @@ struct Counts {
     unreadable: u64,
 }
 
+impl Counts {
+    fn new(layout: &Layout, pool: Option<&BTreeSet<u64>>, entries: &[Entry]) -> Counts {
+        let space = layout.space();
+        let workers = pool.map_or(space.numbers(), |pool| pool.len() as u64);
+        let counted = entries.iter().filter(|entry| pool.is_none_or(|pool| pool.contains(&entry.number)));
+        let (mut held, mut unreadable) = (0, 0);
+        for entry in counted {
+            match entry.state {
+                "unreadable" => unreadable += 1,
+                "held" | "released" if !entry.is_free => held += 1,
+                _ => {}
+            }
+        }
+        let free = workers.saturating_sub(held + unreadable);
+        Counts { space: space.to_string(), workers, held, free, unreadable }
+    }
+}
+
+/// Returns the numbers that the coordinator may assign to the sources of this ID space. `None`: a
+/// source has worker IDs of its own, or the pool is too large to count.
+fn pool(sources: &[SourceSettings], layout: &Layout) -> Option<BTreeSet<u64>> {
+    let of_space =
+        |source: &&SourceSettings| source.own_layout().is_some_and(|other| other.space() == layout.space());
+    let pools = sources.iter().filter(of_space).map(SourceSettings::pool);
+    Some(pools.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
 fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = common.open(now)?;
+    let limits = fleet.settings.fleet_limits();
     let (mut operator, sources) = fleet.operator();
+    let layouts = layouts(sources);
+    if !layouts.is_empty() {
+        operator.check(limits, now)?;
+    } else if let Some(source) = sources.iter().find(|source| source.kind.takes_ranges()) {
+        operator.check_counter(&source.name)?;
+    }
     let mut all = Vec::new();
-    for layout in layouts(sources) {
+    for layout in layouts {
         let entries = operator.list(layout, now)?;
-        let held =
-            entries.iter().filter(|entry| matches!(entry.state, "held" | "released") && !entry.is_free);
-        let held = held.count() as u64;
-        let unreadable = entries.iter().filter(|entry| entry.state == "unreadable").count() as u64;
-        let space = layout.space().to_string();
-        let workers = layout.space().numbers();
-        let free = workers.saturating_sub(held + unreadable);
-        all.push(Counts { space, workers, held, free, unreadable });
+        all.push(Counts::new(layout, pool(sources, layout).as_ref(), &entries));
     }
     let counters = read_counters(&mut operator, sources)?;
     let unreadable = all.iter().map(|counts| counts.unreadable).sum();
@@ -409,14 +447,17 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     }
     let write = new_identity();
     let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
-    let held = operator.release(layout, *number, freeing)?;
+    let Freed { holder, free_at } = operator.release(layout, *number, freeing)?;
     if common.json {
-        let freed = json!({ "space": space, "number": number, "holder": held.holder });
+        let freed = json!({ "space": space, "number": number, "holder": holder });
         return Ok(write_json(&freed, out)?);
     }
-    let holder = held.holder;
-    let when = format!("once the clock is near the bound of {holder}");
-    Ok(writeln!(out, "worker ID {number} is released; it can be taken {when}")?)
+    let whose = holder.as_ref().map_or_else(
+        || String::from("its key could not be read, so nothing shows which daemon had it"),
+        |holder| format!("{holder} had it"),
+    );
+    let when = free_at.rfc3339(0);
+    Ok(writeln!(out, "worker ID {number} is released; {whose}; another daemon can take it from {when} on")?)
 }
 
 /// Returns the layout of the named source. Without a name, all sources must have one ID space.

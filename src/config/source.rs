@@ -13,12 +13,15 @@ use super::setting::{Change::Reload, Change::Restart, Section::Source, Section::
 use super::worker_id_from::WorkerIdFrom;
 use snowbank_core::keeper::{RESERVE, RESERVE_MAX};
 use snowbank_core::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Doubt, Layout, LayoutError, Life, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
 
 /// The most sources of a daemon: a counter for each table of a large shop. Each adds to every INFO
 /// reply, to the state file, to the metrics, and a lane to each shard.
 pub const SOURCES_MAX: usize = 1_024;
+
+/// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
+const POOL_MAX: u64 = 65_536;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised at least once
 /// a second while the source is in use, so requests wait for it only if raises take longer than
@@ -29,7 +32,7 @@ const HORIZON: Duration = Duration::from_secs(3);
 const _: () = assert!(RESERVE == 32);
 
 /// The reason why a reload cannot change the layout and the worker IDs of a running source.
-const MADE_OF: &str = "the source's cursor and ceiling depend on it";
+const MADE_OF: &str = "a running source keeps its layout, its worker IDs and its counter";
 /// The reason why a reload cannot change the rules by which a running source claims.
 const CLAIMS: &str = "a running source claims by this rule on every core";
 
@@ -181,6 +184,22 @@ impl SourceSettings {
         (!self.is_assigned()).then_some(&self.worker_ids.set)
     }
 
+    /// Returns the numbers of the worker IDs that the coordinator may assign to this source, in the
+    /// ID space of its layout. `None`: the coordinator assigns none, or the pool is so large that it
+    /// never runs out of worker IDs.
+    pub fn pool(&self) -> Option<Vec<u64>> {
+        let SourceSettings { layout, worker_ids, .. } = self;
+        let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
+        if !self.is_assigned() || count > POOL_MAX {
+            return None;
+        }
+        Some(if worker_ids.are_given {
+            layout.numbers_in_space(&worker_ids.set)
+        } else {
+            (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
+        })
+    }
+
     /// Returns how many worker IDs the coordinator picks.
     pub fn picks(&self) -> usize {
         match self.worker_id_from {
@@ -215,9 +234,12 @@ impl SourceSettings {
         is_of_machine && self.kind.follows_the_clock()
     }
 
-    /// Returns the doubts about the source's layout.
+    /// Returns the doubts about the source's layout. Each start warns of a layout's last year, so that
+    /// is no doubt.
     pub(crate) fn doubts(&self, now: UnixMicros) -> Vec<String> {
-        let doubts = self.own_layout().map_or_else(Vec::new, |layout| layout.doubts(now));
+        let mut doubts = self.own_layout().map_or_else(Vec::new, |layout| layout.doubts(now));
+        let is_last_year = matches!(self.layout.life(now), Life::LastYear { .. });
+        doubts.retain(|doubt| !(is_last_year && matches!(doubt, Doubt::ShortLife { .. })));
         doubts.iter().map(|doubt| format!("source {:?}: {doubt}", self.name)).collect()
     }
 

@@ -16,7 +16,7 @@
 //! Each answer of etcd also has a cluster ID. But that ID is a hash of the members' addresses and
 //! of `--initial-cluster-token`, so two clusters can have the same ID.
 
-use super::{KeyError, NoAnswer};
+use super::{Coordinator, FleetError, KeyError, NoAnswer};
 
 /// A cluster, known by the identity in the value of a key.
 #[derive(Clone, Debug)]
@@ -48,15 +48,48 @@ impl Cluster {
     pub(super) fn check(&self, text: Option<&str>) -> Result<(), NoAnswer> {
         let found = match text.map(self.read) {
             Some(Ok(identity)) if identity == self.identity => return Ok(()),
-            Some(Ok(_)) => "found another cluster",
-            Some(Err(_)) => "found another cluster, or the key cannot be read",
-            None => "found another cluster, or the key is gone from the coordinator",
+            Some(Ok(_)) => {
+                "another fleet than this daemon's: correct fleet.endpoints; or, if the fleet was \
+                            prepared again, or restored, start the daemon again"
+            }
+            Some(Err(_)) => "a value that cannot be read: correct fleet.endpoints, or find out who wrote it",
+            None => {
+                "no such key: correct fleet.endpoints; or, if the coordinator lost its data, see docs/fleet.md"
+            }
         };
-        Err(NoAnswer::foreign(format!(
-            "{found} (key {}), allowed: members of the cluster that this daemon belongs to; correct fleet.endpoints",
-            self.key
-        )))
+        Err(NoAnswer::foreign(format!("key {}: found {found}", self.key)))
     }
+}
+
+/// Checks that all endpoints that answer report one cluster, because daemons at two clusters could
+/// take the same number. Also checks that a key's value has the same identity at each of these
+/// endpoints, or that the key is missing at each of them. The markers of two clusters have different
+/// identities. A value that cannot be read counts as an identity of its own.
+///
+/// # Errors
+/// Two endpoints differ: [`FleetError::Refused`].
+pub(super) fn compare(
+    coordinator: &mut dyn Coordinator,
+    key: &str,
+    identity: impl Fn(&str) -> Result<String, KeyError>,
+) -> Result<(), FleetError> {
+    let found = coordinator.read_at_each(key);
+    let mut found = found
+        .map_err(|fault| FleetError::Refused(format!("the endpoints belong to two clusters: {fault}")))?;
+    for (_, text) in &mut found {
+        *text = text.take().map(|text| identity(&text).unwrap_or(text));
+    }
+    let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+    let mut shown = Vec::new();
+    for (endpoint, identity) in pair {
+        let value = if identity.is_some() { "a value" } else { "no value" };
+        shown.push(format!("{value} at {endpoint}"));
+    }
+    Err(FleetError::Refused(format!(
+        "the endpoints belong to two clusters: found {} (key {key}), allowed: members of one cluster; correct \
+         fleet.endpoints",
+        shown.join(" and ")
+    )))
 }
 
 #[cfg(test)]

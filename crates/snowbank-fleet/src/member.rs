@@ -13,6 +13,7 @@ mod settle;
 mod take;
 mod want;
 
+use super::cluster;
 use super::key::{FleetLimits, NumberKey, Paths, check_replaceable};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
@@ -26,7 +27,7 @@ use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 use take::Tried;
 
-pub(super) use marker::instant_of;
+pub(super) use marker::{check_start, instant_of, other_limits};
 pub use pick::Free;
 pub use pool::{Counted, Pool};
 pub use settle::Pause;
@@ -205,39 +206,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.are_compared = true;
     }
 
-    /// Checks that all endpoints that answer report one cluster, because daemons at two clusters
-    /// could take the same number. Also checks that a key's value has the same identity at each of
-    /// these endpoints, or that the key is missing at each of them. The markers of two clusters
-    /// have different identities. A value that cannot be read counts as an identity of its own.
-    /// Does nothing once the client stays in one cluster.
-    ///
-    /// # Errors
-    /// Two endpoints differ: [`FleetError::Refused`].
+    /// Checks that the endpoints lead to one cluster ([`cluster::compare`]), unless the client stays
+    /// in one cluster.
     fn compare_at(
         &mut self,
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
     ) -> Result<(), FleetError> {
-        if self.are_compared {
-            return Ok(());
-        }
-        let found = self.coordinator.as_mut().read_at_each(key);
-        let mut found = found
-            .map_err(|fault| FleetError::Refused(format!("the endpoints belong to two clusters: {fault}")))?;
-        for (_, text) in &mut found {
-            *text = text.take().map(|text| identity(&text).unwrap_or(text));
-        }
-        let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
-        let mut shown = Vec::new();
-        for (endpoint, identity) in pair {
-            let value = if identity.is_some() { "a value" } else { "no value" };
-            shown.push(format!("{value} at {endpoint}"));
-        }
-        Err(FleetError::Refused(format!(
-            "the endpoints belong to two clusters: found {} (key {key}), allowed: members of one cluster; correct \
-             fleet.endpoints",
-            shown.join(" and ")
-        )))
+        if self.are_compared { Ok(()) } else { cluster::compare(self.coordinator.as_mut(), key, identity) }
     }
 
     /// Returns the notes.
@@ -498,9 +474,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &parsed, &held.term) {
             Seen::Ours(key) => Ok(*key),
-            Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.state))),
+            Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.paths, &self.state))),
             Seen::Older(loss) => {
-                let lost = FleetError::WentBack(held.lost(at, &loss, &self.state));
+                let lost = FleetError::WentBack(held.lost(at, &loss, &self.paths, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let mut granted = Granted { until: held.until(at), reach: self.limits.reach() };
@@ -524,10 +500,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let wall = self.clocks_now().wall;
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
-        let (number, holding) = &held.numbers[at];
+        let (_, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
         rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach())
-            .map_err(|error| FleetError::Unreadable(held.named(*number, &error)))
+            .map_err(|error| FleetError::Unreadable(held.named(at, &self.paths, &error)))
     }
 
     /// Notes the next writes of these sources, and waits until that is durable. So a later start
@@ -582,9 +558,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let key = NumberKey { write: write.clone(), ..self.value(held, bound.id_bound, is_release) };
             let text = key.text();
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
-            for (number, holding) in &held.numbers {
+            for (at, (number, holding)) in held.numbers.iter().enumerate() {
                 check_replaceable::<NumberKey>(holding.text().map(String::as_str))
-                    .map_err(|error| NoAnswer::lasting(held.named(*number, &error)))?;
+                    .map_err(|error| NoAnswer::lasting(held.named(at, &self.paths, &error)))?;
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }

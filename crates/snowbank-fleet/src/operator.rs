@@ -3,13 +3,15 @@
 
 mod spaces;
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::cluster;
 use super::counter::CounterKey;
-use super::key::{self, Marker, NumberKey, Paths};
-use super::member::instant_of;
+use super::key::{self, FleetLimits, Marker, NumberKey, Paths};
+use super::member::{check_start, instant_of};
 use super::rules;
 use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -42,8 +44,21 @@ pub struct Entry {
     pub is_free: bool,
 }
 
+/// A worker ID that an operator has freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// The former holder's name for people. `None`: the key could not be read.
+    pub holder: Option<String>,
+    /// The instant from which a daemon can take the number.
+    pub free_at: UnixMicros,
+}
+
 /// The name of the writer in a counter that `snowbank ticket set` has written.
 const COUNTER_SETTER: &str = "snowbank ticket set";
+
+/// The name of the holder in a key that `snowbank fleet release` has written in place of a value
+/// that it could not read.
+const UNKNOWN_HOLDER: &str = "a daemon whose key could not be read";
 
 /// An operator's request to free a number.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +134,26 @@ impl Operator<'_> {
         marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
 
+    /// Checks what a start checks before it takes a number: that the endpoints lead to one cluster,
+    /// that the fleet has these limits, and that a daemon can have written its floor.
+    ///
+    /// # Errors
+    /// The marker is missing, a start would be refused, or the coordinator did not answer.
+    pub fn check(&mut self, limits: FleetLimits, now: UnixMicros) -> Result<(), FleetError> {
+        let key = Paths::of(self.name).marker();
+        cluster::compare(self.coordinator, &key, Marker::identity_in)?;
+        let (marker, _) = self.marker()?;
+        check_start(&marker, &key, limits, now)
+    }
+
+    /// Checks that the endpoints lead to one cluster, by the key of a shared counter.
+    ///
+    /// # Errors
+    /// The endpoints belong to two clusters.
+    pub fn check_counter(&mut self, source: &str) -> Result<(), FleetError> {
+        cluster::compare(self.coordinator, &Paths::of(self.name).counter(source), CounterKey::identity_in)
+    }
+
     /// Lists all numbers of a layout's ID space that were ever used.
     ///
     /// # Errors
@@ -130,7 +165,7 @@ impl Operator<'_> {
         let mut entries = Vec::new();
         for (key, text) in self.coordinator.list(&prefix)? {
             if let Some(number) = key.strip_prefix(&prefix).and_then(|number| number.parse().ok()) {
-                entries.push(entry(&space, number, &text, layout, now));
+                entries.push(entry(&space, number, (&key, &text), layout, now));
             }
         }
         entries.sort_by_key(|entry| entry.number);
@@ -235,67 +270,67 @@ impl Operator<'_> {
         layout: &Layout,
         number: u64,
         freeing: Freeing<'_>,
-    ) -> Result<NumberKey, FleetError> {
+    ) -> Result<Freed, FleetError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
         let key = Paths::of(self.name).number(place, number);
-        let stored = self.coordinator.read_one(&key)?.ok_or_else(|| refused(number, "nobody holds it"))?;
+        let refused = |reason: &dyn fmt::Display| {
+            FleetError::Refused(format!("worker ID {number} (key {key}): {reason}"))
+        };
+        let stored = self.coordinator.read_one(&key)?.ok_or_else(|| refused(&"nobody holds it"))?;
         let parse = if freeing.is_forced { NumberKey::parse } else { key::parse_to_replace };
         let parsed = parse(&stored);
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
+        let holder = parsed.as_ref().ok().map(|held| held.holder.clone());
         let held = match parsed {
             Ok(held) => held,
             // The former holder finds another term that began at this bound. So it does not
             // conclude that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
-                from: id_bound.clone().map_err(|error| refused(number, &error.to_string()))?,
-                ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
+                from: id_bound.clone().map_err(|error| refused(&error))?,
+                ..NumberKey::new("", UNKNOWN_HOLDER, "", freeing.now.0.div_euclid(1_000_000))
             },
             Err(error) => {
-                return Err(refused(number, &format!("{error}; with --force, the command overwrites it")));
+                return Err(refused(&format_args!("{error}; with --force, the command overwrites it")));
             }
         };
         if held.released {
-            return Err(refused(number, &format!("it is released already ({})", held.holder)));
+            return Err(refused(&format_args!("it is released already (holder: {})", held.holder)));
         }
         let until = instant_of(layout, held.id_bound);
         if until > freeing.now && !freeing.is_forced {
-            let reason = format!(
+            return Err(refused(&format_args!(
                 "{} may still run, and holds this worker ID until {}; stop that daemon, or add --force: the daemon ends when it notices",
                 held.holder,
                 until.rfc3339(0)
-            );
-            return Err(refused(number, &reason));
+            )));
         }
-        let id_bound = id_bound.map_err(|error| refused(number, &error.to_string()))?;
+        let id_bound = id_bound.map_err(|error| refused(&error))?;
         // The key keeps the holder's term. So if the coordinator had acknowledged a higher bound to
         // the holder, the holder notices that the coordinator lost that bound.
         let highest = held.highest.max(id_bound);
         let write = freeing.write.to_owned();
-        let released = NumberKey { write, released: true, id_bound, highest, ..held.clone() };
+        let released = NumberKey { write, released: true, id_bound, highest, ..held };
+        let free_at = rules::free_at(&released, instant_of(layout, id_bound), Duration::MAX);
+        let freed = Freed { holder, free_at };
         let swaps = [
             Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
-            Swap::write(key, Some(stored), released.text()),
+            Swap::write(key.clone(), Some(stored), released.text()),
         ];
         match self.coordinator.swap(&swaps)? {
-            Swapped::Done => Ok(held),
+            Swapped::Done => Ok(freed),
             // The first try was done, and its answer was lost.
-            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
+            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(freed),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
-                Err(refused(number, "the fleet's marker has just changed; try again"))
+                Err(refused(&"the fleet's marker has just changed; try again"))
             }
-            Swapped::Refused(_) => Err(refused(number, "its key has just changed: its holder runs")),
+            Swapped::Refused(_) => Err(refused(&"its key has just changed: its holder runs")),
         }
     }
 }
 
-/// Returns the error for a number that is not freed.
-fn refused(number: u64, reason: &str) -> FleetError {
-    FleetError::Refused(format!("worker ID {number}: {reason}"))
-}
-
-fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
+fn entry(space: &str, number: u64, (name, text): (&str, &str), layout: &Layout, now: UnixMicros) -> Entry {
     let space = space.to_owned();
     match NumberKey::parse(text) {
         Ok(key) => {
@@ -314,7 +349,8 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
             Entry { space, number, state, holder, source, since_unix_s, id_bound, until, is_free }
         }
         Err(error) => {
-            Entry { space, number, state: "unreadable", holder: error.to_string(), ..Entry::default() }
+            let holder = format!("key {name}: {error}");
+            Entry { space, number, state: "unreadable", holder, ..Entry::default() }
         }
     }
 }

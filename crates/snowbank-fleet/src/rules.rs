@@ -256,7 +256,7 @@ impl fmt::Display for Loss {
             Loss::Taken(key) => write!(f, "{} has it now", key.holder),
             Loss::WentBack => f.write_str("the coordinator went back to an older value of its key"),
             Loss::Unreadable(error) => {
-                write!(f, "its key: {error}, then `snowbank fleet release NUMBER --force`")
+                write!(f, "{error}, then `snowbank fleet release NUMBER --force`")
             }
         }
     }

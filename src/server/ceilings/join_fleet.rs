@@ -19,7 +19,9 @@ use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want};
+use snowbank_fleet::{
+    self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want, noticed_within,
+};
 use snowbank_id::layout::{Layout, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::above_records;
@@ -164,6 +166,7 @@ impl Joining<'_> {
     /// the steps of the pause. Returns the result, and whether a source that serves is lost.
     fn pause(&self, joined: &mut Joined) -> Result<(Result<(), FleetError>, bool), StartError> {
         let mut pause = None;
+        let mut has_said = false;
         loop {
             let mut taken = std::mem::take(&mut joined.answers.taken);
             let (next, taken, step, is_lost) = self.ask(move |work| {
@@ -175,9 +178,27 @@ impl Joining<'_> {
             (pause, joined.answers.taken) = (next, taken);
             match step {
                 Ok(Some(due_in)) if !self.is_stopping.load(Ordering::Acquire) => {
+                    if !std::mem::replace(&mut has_said, true) {
+                        self.say_pause(&joined.answers.taken);
+                    }
                     thread::sleep(due_in);
                 }
                 step => return Ok((step.map(drop), is_lost)),
+            }
+        }
+    }
+
+    /// Logs which sources pause, and for how long at least.
+    fn say_pause(&self, taken: &[Option<Taken>]) {
+        let least = noticed_within(Duration::ZERO).as_secs();
+        for (index, source) in &self.sources {
+            if let Some(Some(Taken { worker_ids, is_new: true, .. })) = taken.get(*index) {
+                tracing::info!(
+                    "source {:?} has {} now, and pauses for {least} s or more, so that other daemons notice what a restored \
+                     coordinator may have lost",
+                    source.name,
+                    worker_ids.in_words()
+                );
             }
         }
     }
@@ -453,28 +474,12 @@ impl Joining<'_> {
     }
 }
 
-/// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
-const POOL_MAX: u64 = 65_536;
-
 /// Returns the worker IDs that the coordinator may assign to each source, with its index.
 pub(crate) fn pools<'a>(
     sources: impl Iterator<Item = (usize, &'a Arc<SourceSettings>)>,
 ) -> Vec<(usize, Pool)> {
-    let mut pools = Vec::new();
-    for (source, settings) in sources.filter(|(_, source)| source.is_assigned()) {
-        let SourceSettings { layout, worker_ids, .. } = &**settings;
-        let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
-        if count > POOL_MAX {
-            continue;
-        }
-        let numbers = if worker_ids.are_given {
-            layout.numbers_in_space(&worker_ids.set)
-        } else {
-            (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
-        };
-        pools.push((source, Pool::new(source, numbers)));
-    }
-    pools
+    let numbers = sources.filter_map(|(source, settings)| Some((source, settings.pool()?)));
+    numbers.map(|(source, numbers)| (source, Pool::new(source, numbers))).collect()
 }
 
 /// Returns a name of the daemon for people: its machine, its address and its process number. The

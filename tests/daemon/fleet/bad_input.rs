@@ -197,8 +197,9 @@ fn a_garbage_key_ends_its_daemon_and_is_assigned_to_nobody() {
         let mut runs = draw(&daemon);
         at.put("/snowbank/default/space-0/0", "garbage");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        daemon.assert_logs("did not write");
-        machine.setup(&given).end().assert_refusal_for_now(&["worker ID 0", "did not write"]);
+        const KEY: &str = "(key /snowbank/default/space-0/0): found a value that Snowbank did not write";
+        daemon.assert_logs(&format!("worker ID 0 of source \"default\" {KEY}"));
+        machine.setup(&given).end().assert_refusal_for_now(&[&format!("worker ID 0 {KEY}")]);
         let other = draw(&Machine::new().start(&assigned));
         assert_eq!(worker_of(&other), 1, "worker ID 0 was assigned, although another daemon may have it");
         runs.extend(other);
@@ -206,7 +207,12 @@ fn a_garbage_key_ends_its_daemon_and_is_assigned_to_nobody() {
         let full = format!("worker_ids = 0\n{assigned}");
         Machine::new().setup(&full).assert_waits(&["no free worker ID", "did not write"]);
         fleet_says(&assigned, &["check"], 1, &["1 key cannot be read"]);
-        fleet_says(&assigned, &["list"], 0, &["0: found a value that Snowbank did not write"]);
+        let found = "0: key /snowbank/default/space-0/0: found a value that Snowbank did not write";
+        fleet_says(&assigned, &["list"], 0, &[found]);
+        fleet_says(&assigned, &["release", "0"], 1, &[KEY, "with --force"]);
+        let nobody = "; its key could not be read, so nothing shows which daemon had it; another daemon can take it from ";
+        fleet_says(&assigned, &["release", "0", "--force"], 0, &[nobody]);
+        fleet_says(&assigned, &["list"], 0, &["0: released by a daemon whose key could not be read; can be"]);
     });
 }
 

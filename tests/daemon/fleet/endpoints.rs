@@ -5,7 +5,7 @@ use crate::support::Port;
 use crate::support::coordinators::ZooKeeper;
 
 /// Starts another coordinator of the same kind.
-fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
+pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
     match at.name() {
         "etcd" => Box::new(Etcd::start().expect("installed")),
         _ => Box::new(ZooKeeper::start().expect("installed")),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use snowbank_id::layout::UnixMicros;
 
+use super::endpoints::another;
 use super::*;
 use crate::support::ids::unix_ms;
 
@@ -75,6 +76,55 @@ fn every_fleet_command_prints_json() {
     );
 }
 
+/// `check` refuses what a start refuses, and counts the worker IDs that the coordinator may assign.
+#[test]
+fn check_says_what_a_start_would_say() {
+    on_one(|at| {
+        let given = prepared(at, Some(5), LONG);
+        let (_machine, _daemon, _) = serving(&given);
+        let pool = format!("worker_ids = \"4-7\"\n{}", toml(at, None, LONG));
+        fleet_says(&pool, &["check"], 0, &[": 1 of 4 worker IDs held, 3 free"]);
+        let source = |name: &str, ids: &str| {
+            format!(
+                "[[sources]]\nname = \"{name}\"\nmax_ahead = \"400ms\"\nworker_id_from = \"coordinator\"\nworker_ids = \"{ids}\"\n"
+            )
+        };
+        let table = format!("{}horizon = \"{LONG}\"\n", at.table(&[&at.url()]));
+        let both = source("orders", "4-7") + &source("bills", "8-9") + &table;
+        fleet_says(&both, &["check"], 0, &[": 1 of 6 worker IDs held, 5 free"]);
+        let changed = given.replace(LONG, "20m");
+        let differs =
+            "has fleet.horizon 1200s and max_ahead 400ms, allowed: fleet.horizon 600s and max_ahead 400ms";
+        for command in ["check", "init"] {
+            fleet_says(
+                &changed,
+                &[command],
+                1,
+                &[differs, "`snowbank fleet init --above now --config FILE`"],
+            );
+        }
+        let other = another(at);
+        let two = toml_at(at, &[&at.url(), &other.url()], Some(5), LONG);
+        let refused = || fleet(&two, &["check"]);
+        let (_, text) =
+            poll("a check that reaches both", || Some(refused()).filter(|(code, _)| *code == Some(1)));
+        assert!(text.contains("the endpoints belong to two clusters: "), "{text}");
+    });
+}
+
+/// The floor is above the one that the command gives.
+#[test]
+fn init_says_that_the_limits_have_changed() {
+    on_one(|at| {
+        let toml = toml(at, Some(5), LONG);
+        fleet_says(&toml, &["init", "--above", "now"], 0, &["prepared"]);
+        let changed = toml.replace(LONG, "20m");
+        let says = "the fleet has fleet.horizon 1200s and max_ahead 400ms now";
+        fleet_says(&changed, &["init", "--above", "2026-01-01T00:00:00Z"], 0, &["\"default\" changed", says]);
+        fleet_says(&changed, &["init"], 0, &["nothing changed"]);
+    });
+}
+
 #[test]
 fn a_fleet_starts_above_an_instant_an_id_or_what_a_right_clock_allows() {
     const HOUR_MS: u64 = 3_600_000;
@@ -125,7 +175,11 @@ fn release_refuses_an_unknown_or_ambiguous_worker_id() {
         &["--source: found \"tickets\", allowed: \"orders\", \"bills\""],
     );
     refused(&["5000", "--source", "orders"], 2, &["found worker ID 5000", "0 to 1023", "node:=1024"]);
-    refused(&["5", "--source", "orders"], 1, &["worker ID 5: nobody holds it"]);
+    refused(
+        &["5", "--source", "orders"],
+        1,
+        &["worker ID 5 (key /snowbank/default/space-0/5): nobody holds it"],
+    );
     let machine = Machine::new();
     let daemon = machine.start(&several);
     drop(daemon.connect());

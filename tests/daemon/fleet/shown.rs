@@ -58,3 +58,28 @@ fn an_outage_shows_how_long_ids_last() {
     poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
     assert_eq!(metrics(&daemon).0, 1.0);
 }
+
+/// A daemon with a new worker ID pauses. Requests wait for the end of the pause, which is no fault.
+#[test]
+fn a_pause_is_logged_and_shows_neither_a_worker_id_nor_a_finding_of_latency() {
+    on_one(|at| {
+        let toml = prepared(at, None, LONG);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).admin().start();
+        let admin = daemon.addresses[1].to_string();
+        let shown = || machine.run(&["status", "--admin", &admin]).out;
+        daemon.assert_logs("source \"default\" has worker ID 0 now, and pauses for 7 s or more");
+        let page = shown();
+        for part in ["no worker ID yet; at most ", "worker IDs   none yet", "ceiling: none yet"] {
+            assert!(page.contains(part) && !page.contains("worker 0"), "{part:?}: {page}");
+        }
+        for _ in 0..6 {
+            let mut wire = daemon.connect();
+            wire.next(Ask::of(1).wait_ms(800));
+        }
+        draw(&daemon);
+        let page = shown();
+        assert!(page.contains("; worker 0; at most "), "{page}");
+        assert!(finding(&daemon, "latency").is_none(), "{page}");
+    });
+}

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::Note;
-use crate::FleetLimits;
 use crate::rules::{self, Holding, Loss};
+use crate::{FleetLimits, Paths};
 use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
 
@@ -54,26 +54,28 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns the message for the loss of a number. `state` is the identity of this daemon's
-    /// state.
-    pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
-        let number = self.numbers[at].0;
+    /// Returns the message for the loss of a number. `paths` are the fleet's keys, and `state` is the
+    /// identity of this daemon's state.
+    pub(super) fn lost(&self, at: usize, loss: &Loss, paths: &Paths, state: &str) -> String {
         if let Loss::Taken(key) = loss
             && key.state == state
             && !key.released
         {
             let holder = &key.holder;
             return self.named(
-                number,
+                at,
+                paths,
                 &format_args!("another copy of this daemon or of its state has written its key ({holder})"),
             );
         }
-        self.named(number, loss)
+        self.named(at, paths, loss)
     }
 
-    /// Returns a message about the number.
-    pub(super) fn named(&self, number: u64, what: &impl fmt::Display) -> String {
-        format!("worker ID {number} of source {:?}: {what}", self.source)
+    /// Returns a message about the number at this index and its key.
+    pub(super) fn named(&self, at: usize, paths: &Paths, what: &impl fmt::Display) -> String {
+        let number = self.numbers[at].0;
+        let key = paths.number(self.place, number);
+        format!("worker ID {number} of source {:?} (key {key}): {what}", self.source)
     }
 
     /// Returns the identity of the write that is about to be tried.

@@ -11,7 +11,7 @@ use super::want::Want;
 use super::{Bound, Clocks, Member, NoAnswer, Note};
 use crate::key::REACH_MAX;
 use crate::rules;
-use crate::{Cluster, Coordinator, FleetError, Marker, Swap, Swapped};
+use crate::{Cluster, Coordinator, FleetError, FleetLimits, Marker, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -66,6 +66,43 @@ pub(super) fn old_answer() -> NoAnswer {
 /// Returns the error for a marker that has changed at each try.
 pub(super) fn marker_changes() -> NoAnswer {
     NoAnswer::passing("the fleet's marker has changed at each try")
+}
+
+/// Returns the error for a configuration with other limits than the fleet has.
+pub(crate) fn other_limits(marker: &Marker, key: &str, own: FleetLimits) -> FleetError {
+    FleetError::Refused(format!(
+        "this configuration has {own}, allowed: {}, as in the fleet's marker (key {key}); correct the configuration; or, to \
+         change the fleet, stop all its daemons, and run `snowbank fleet init --above now --config FILE` with the new \
+         configuration",
+        marker.limits
+    ))
+}
+
+/// Checks that a daemon with these limits may start in the fleet by this clock, and that a daemon
+/// can have written the floor.
+///
+/// # Errors
+/// The marker at this key has other limits, or a floor that no clock explains.
+pub(crate) fn check_start(
+    marker: &Marker,
+    key: &str,
+    own: FleetLimits,
+    wall: UnixMicros,
+) -> Result<(), FleetError> {
+    if marker.limits != own {
+        return Err(other_limits(marker, key, own));
+    }
+    let latest = rules::latest(wall, REACH_MAX);
+    if marker.floor() > latest {
+        return Err(FleetError::Unreadable(format!(
+            "the fleet's floor (key {key}) is {}, and by this clock no ID can have been granted after {}; set the clock right; \
+             or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet init --above \
+             INSTANT --lower`, with an instant that no ID has reached",
+            marker.floor().rfc3339(0),
+            latest.rfc3339(0)
+        )));
+    }
+    Ok(())
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -123,25 +160,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notice_other_fleet(want)?;
         let Known { marker, .. } = self.known_marker()?;
         let key = self.paths.marker();
-        let limits = marker.limits;
-        if limits != self.limits {
-            return Err(FleetError::Refused(format!(
-                "this daemon has {}, allowed: {limits}, as in the fleet's marker (key {key}); correct the configuration; or, \
-                 to change the fleet, stop all its daemons, and run `snowbank fleet init --above now --config FILE` with \
-                 the new configuration",
-                self.limits
-            )));
-        }
-        let latest = rules::latest(want.clocks.wall, REACH_MAX);
-        if marker.floor() > latest {
-            return Err(FleetError::Unreadable(format!(
-                "the fleet's floor (key {key}) is {}, and by this clock no ID can have been granted after {}; set the clock \
-                 right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
-                 init --above INSTANT --lower`, with an instant that no ID has reached",
-                marker.floor().rfc3339(0),
-                latest.rfc3339(0)
-            )));
-        }
+        check_start(marker, &key, self.limits, want.clocks.wall)?;
         self.check_space(&want.space())
     }
 

@@ -170,7 +170,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
+        let Bounds { floor, lowest, is_same_term, is_new } =
+            self.bounds_of(want, place, numbering, &found, &own)?;
         let covered = want.first_bound(numbering, self.limits, floor, lowest);
         let worker_ids = want.worker_ids(numbering);
         let write = (self.new_identity)();
@@ -218,6 +219,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn bounds_of(
         &self,
         want: Want<'_>,
+        place: usize,
         numbering: &Numbering,
         found: &[Found],
         own: &Own,
@@ -241,7 +243,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     (bounds.is_same_term, bounds.is_new) = (false, true);
                     continue;
                 }
-                Err(busy) => return Err(self.refusal(want, found.number, busy)),
+                Err(busy) => return Err(self.refusal(want, place, found.number, busy)),
             };
             bounds.lowest = bounds.lowest.max(lowest);
             bounds.floor = bounds.floor.max(noted_floor);
@@ -321,13 +323,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> FleetError {
+    fn refusal(&self, want: Want<'_>, place: usize, number: u64, busy: Busy) -> FleetError {
         let source = want.source;
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
             Busy::Unreadable(error) => {
+                let key = self.paths.number(place, number);
                 return FleetError::Unreadable(format!(
-                    "source {source:?}: the key of worker ID {number}: {error}"
+                    "source {source:?}: worker ID {number} (key {key}): {error}"
                 ));
             }
         };

@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths};
-use crate::member::instant_of;
+use crate::member::{instant_of, other_limits};
 use crate::{FleetError, FleetLimits, Swap, Swapped, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -91,7 +91,7 @@ impl Operator<'_> {
         }
         let is_other = marker.limits != limits;
         if is_other && !matches!(begins, Some(Begins::Above(_) | Begins::Lowered(_))) {
-            return Err(FleetError::Refused(self.other_limits(&marker, limits)));
+            return Err(other_limits(&marker, &Paths::of(self.name).marker(), limits));
         }
         let floor_before = marker.floor();
         match begins {
@@ -131,15 +131,6 @@ impl Operator<'_> {
              machine)",
             self.name,
             Paths::of(self.name).marker()
-        )
-    }
-
-    fn other_limits(&self, marker: &Marker, limits: FleetLimits) -> String {
-        let found = marker.limits;
-        format!(
-            "the fleet {:?} has {found}, and this configuration has {limits}; correct the configuration; or, to change the \
-             fleet, stop all its daemons, and add --above now",
-            self.name
         )
     }
 

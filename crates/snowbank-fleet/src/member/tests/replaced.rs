@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Begins, Freeing, Marker, Prepared, Preparing};
+use crate::{Begins, Freed, Freeing, Marker, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 fn after() -> Layout {
@@ -149,14 +149,33 @@ fn a_replaced_space_can_return_while_its_numbers_are_held() {
     assert_ne!(markers[1], markers[2], "each write of the marker has another text");
 }
 
-fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, String> {
+fn release(store: &Store, number: u64, is_forced: bool) -> Result<Freed, String> {
     free(store, number, is_forced, false)
 }
 
-fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<NumberKey, String> {
+fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<Freed, String> {
     let freeing = Freeing { write: "freed", now: WALL, is_forced, is_lowering };
     let freed = operate(store, |operator| operator.release(&twitter(), number, freeing));
     freed.map_err(|error| error.to_string())
+}
+
+/// An operator's check finds what a start would be refused for.
+#[test]
+fn a_check_finds_other_limits_and_a_floor_that_no_clock_explains() {
+    let store = store();
+    let check = |limits| {
+        let checked = operate(&store, |operator| operator.check(limits, WALL));
+        checked.map_err(|error| error.to_string())
+    };
+    assert_eq!(check(limits()), Ok(()));
+    let other = FleetLimits::new(limits().horizon() * 2, limits().max_ahead());
+    assert!(check(other).unwrap_err().contains("as in the fleet's marker (key /snowbank/f/marker)"));
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()], limits());
+    marker.raise_floor(UnixMicros(WALL.0 + 7 * 86_400_000_000));
+    store.put(&marker_key(), &marker.text());
+    let refused = check(limits()).unwrap_err();
+    assert!(refused.starts_with("the fleet's floor (key /snowbank/f/marker) is "), "{refused}");
+    assert!(refused.contains("--lower"), "{refused}");
 }
 
 /// Another command raises the floor while this command frees a number.
@@ -271,7 +290,7 @@ fn limits_change_only_while_no_daemon_has_ids() {
     let (mut daemon, covered) = holder(&store);
     let before = marker_at(&store);
     let refused = init(&store, &twitter(), Preparing { begins: None, ..changing(2 * HORIZON, WALL) });
-    assert!(refused.unwrap_err().contains("add --above now"));
+    assert!(refused.unwrap_err().contains("run `snowbank fleet init --above now --config FILE`"));
     let refused = init(&store, &twitter(), changing(2 * HORIZON, WALL)).unwrap_err();
     assert!(refused.contains("stop all daemons"), "{refused}");
     assert_eq!(marker_at(&store), before);
