@@ -122,7 +122,10 @@ impl fmt::Display for NoStatus {
             ),
             Fault::Tls(reason) => write!(f, "cannot ask the daemon at {address}: {reason}"),
             Fault::NoHttp => {
-                write!(f, "what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
+                write!(
+                    f,
+                    "what answers at {address} speaks no HTTP: give the address of [admin]; if that speaks TLS, write tls:{address}"
+                )
             }
             Fault::Http(error) => write!(f, "{no_daemon}: {error}"),
             Fault::Status(status) => write!(f, "{no_daemon}: it answers {status}"),

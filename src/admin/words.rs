@@ -42,7 +42,7 @@ fn facts(samples: &Samples) -> Vec<(String, String)> {
         ("errors", Some(errors_in_words(daemon))),
         ("wall clock", Some(clock_in_words(daemon))),
         ("ceilings", Some(ceilings_in_words(daemon))),
-        ("worker IDs", Some(worker_ids_in_words(daemon))),
+        ("worker IDs", Some(worker_ids_in_words(samples))),
         ("fleet", fleet_in_words(daemon)),
         ("certificate", daemon.measured(CertificateEnds).map(|ends| format!("ends {}", instant(ends)))),
         ("last reload", Some(reload_in_words(daemon))),
@@ -85,11 +85,14 @@ fn reload_in_words(daemon: &Subject) -> String {
     format!("{result} at {}", instant(at_unix_s))
 }
 
-fn worker_ids_in_words(daemon: &Subject) -> String {
+fn worker_ids_in_words(samples: &Samples) -> String {
+    let daemon = &samples.daemon;
+    let mut with_layout = samples.sources().filter(|source| !source.is_ticket()).peekable();
+    let has_none = with_layout.peek().is_some() && with_layout.all(|source| source.text(WorkerIds).is_none());
     if let Some(reason) = daemon.text(Lost) {
         return format!("lost: {reason}");
     }
-    String::from(if daemon.text(FleetWaitsFor).is_some() {
+    String::from(if daemon.text(FleetWaitsFor).is_some() || has_none {
         "none yet"
     } else if daemon.measured(FleetLeftS).is_some() {
         "held by this daemon alone"
@@ -160,16 +163,21 @@ fn source_in_words(source: &Subject, daemon: &Subject, now_s: f64) -> Vec<String
 fn snowflake_in_words(source: &Subject, now_s: f64) -> Vec<String> {
     let per_second = Grouped(source.count(IdsPerSecond));
     let layout = source.text(Layout).unwrap_or_default();
-    let workers = source.text(WorkerIds).unwrap_or_default();
+    let workers = source
+        .text(WorkerIds)
+        .map_or_else(|| String::from("no worker ID yet"), |ids| format!("worker {ids}"));
     let ahead_s = source.measure(AheadS);
-    let mut lines = vec![format!("{layout}; worker {workers}; at most {per_second}/s")];
+    let mut lines = vec![format!("{layout}; {workers}; at most {per_second}/s")];
     if let Some(headroom_s) = source.measured(FleetHeadroomS) {
         // `ahead_s` is added, because IDs are ahead of the wall clock during a catch-up.
         let until = instant(now_s + ahead_s + headroom_s);
         let ahead = seconds(headroom_s);
-        lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));
+        lines.push(format!("fleet: {workers} held by this daemon until {until}, {ahead} ahead"));
     }
-    lines.push(if ahead_s > 0.0 {
+    let stands_s = source.measure(StandsS);
+    lines.push(if stands_s > 0.0 {
+        format!("clock: stands, and hands out nothing for another {}", seconds(stands_s))
+    } else if ahead_s > 0.0 {
         let ahead = seconds(ahead_s);
         let most = seconds(source.measure(MaxAheadS));
         let catching_up = "at half speed until the wall clock has caught up";
@@ -201,6 +209,9 @@ fn ceiling_in_words(source: &Subject, daemon: &Subject) -> String {
     let left = left(source);
     if daemon.text(Lost).is_some() || source.is(TicketRestored) {
         return String::from("ceiling: revoked");
+    }
+    if source.text(Awaits).is_some() {
+        return String::from("ceiling: none yet");
     }
     if source.is(TicketShared) {
         return format!("ceiling: {left} from the coordinator");

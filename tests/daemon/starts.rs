@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
+use crate::support::program::snowbank;
 use crate::support::wire::CLOCK_BEHIND;
 use crate::support::{Ask, Daemon, Wire, copy, http, lock_files, poll};
 
@@ -109,6 +110,9 @@ fn ids_begin_at_the_next_tick_without_a_state() {
     }
     let probe = http::get(&daemon, "/readyz");
     assert!(probe.code == 503 && probe.body.contains("clock_behind"), "{}", probe.body);
+    let page = snowbank(["status", "--admin", &daemon.addresses[1].to_string()]).out;
+    assert!(page.contains("clock: stands, and hands out nothing for another "), "{page}");
+    assert!(!page.contains("half speed"), "{page}");
     machine.clock().step(40_000);
     poll("IDs of the next tick", || wire.next(Ask::of(1).wait_ms(10_000)).id_count());
     poll("a ready daemon", || (http::get(&daemon, "/readyz").code == 200).then_some(()));

@@ -222,6 +222,8 @@ figures! { metrics {
     CeilingWanted: Source, "ceiling_wanted";
     /// What the source waits for before it begins. Absent: it has begun.
     Awaits: Source, "awaits";
+    /// True while the source's first grant is under way, and requests wait for it.
+    IsUnderWay: Source, "";
     MinuteSourceRequests: Source, "last_minute.requests";
     MinuteSourceRefused: Source, "last_minute.refused";
     MinuteExhausted: Source, "last_minute.exhausted";

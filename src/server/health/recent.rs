@@ -31,6 +31,8 @@ const COUNT_MIN: u64 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     moments: VecDeque<Samples>,
+    /// The daemon's uptime when the grant of a source was last seen under way.
+    under_way_s: Option<f64>,
 }
 
 impl Recent {
@@ -48,10 +50,14 @@ impl Recent {
             }
         }
         let slow_share = |window: &Samples| slow_share(&window.daemon.latency(), slow_s);
+        // Requests wait for the start of their source. That is no fault, so they count for nothing.
+        let passed_s = self.under_way_s.map_or(f64::MAX, |at_s| uptime_s(now) - at_s);
+        let is_starting = is_under_way(now) || passed_s < SOON_S + EVERY_S;
+        let slow_share = if is_starting { 0.0 } else { slow_share(&minute).min(slow_share(&soon)) };
         now.daemon
             .put(MinuteS, minute.daemon.measure(UptimeS))
             .put(MinuteP99Us, minute.daemon.latency().quantile_us(0.99))
-            .put(MinuteSlowShare, slow_share(&minute).min(slow_share(&soon)))
+            .put(MinuteSlowShare, slow_share)
             .put(MinuteConnectionsRefused, soon.daemon.count(ConnectionsRefused))
             .put(MinuteAnswers, minute.sum(ProtocolRequests))
             .put(MinuteErrors, minute.sum(ProtocolErrors))
@@ -71,6 +77,9 @@ impl Recent {
 
     /// Keeps the moment if the last one is at least [`EVERY_S`] old.
     pub(crate) fn observe(&mut self, now: &Samples) {
+        if is_under_way(now) {
+            self.under_way_s = Some(uptime_s(now));
+        }
         if self.moments.back().is_some_and(|last| uptime_s(now) - uptime_s(last) < EVERY_S) {
             return;
         }
@@ -83,6 +92,10 @@ impl Recent {
 
 fn uptime_s(samples: &Samples) -> f64 {
     samples.daemon.measure(UptimeS)
+}
+
+fn is_under_way(samples: &Samples) -> bool {
+    samples.sources().any(|source| source.is(IsUnderWay))
 }
 
 fn fill_source(source: &mut Subject, minute: &Subject, soon: &Subject) {
@@ -220,8 +233,15 @@ mod tests {
             }
         };
         let mut watched = Watched::new();
-        watched.pass(100, slow(0));
+        watched.now.first_source().put(IsUnderWay, true);
+        watched.pass(5, slow(50));
+        watched.now.first_source().set(IsUnderWay, false);
         let share = |samples: &Samples| samples.daemon.measure(MinuteSlowShare);
+        for _ in 0..30 {
+            assert_eq!(share(&watched.filled), 0.0, "requests waited for the start");
+            watched.pass(1, slow(0));
+        }
+        watched.pass(100, slow(0));
         assert_eq!(share(&watched.filled), 0.0);
         assert!(watched.seconds_until(slow(50), |samples| share(samples) >= 0.01) <= 10);
         watched.pass(100, slow(50));

@@ -92,10 +92,13 @@ impl Server {
         match (health.refused(), health.lost()) {
             (Some(error), _) => Err(RunError::Start(error.clone())),
             (None, Some(reason)) => Err(RunError::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start checks \
-                 whether another daemon has it"
+                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start serves, \
+                 waits, or says what to do"
             )))),
-            (None, None) => Ok(()),
+            (None, None) => {
+                tracing::info!("stopped");
+                Ok(())
+            }
         }
     }
 }

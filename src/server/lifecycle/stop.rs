@@ -67,7 +67,10 @@ impl Signals {
         let delay = health.announce_stop().filter(|_| is_probed && is_announced);
         notifier.stopping(delay.unwrap_or_default() + health.longest_stop());
         if let Some(delay) = delay {
-            tracing::info!(?delay, "stopping: /readyz reports it, and the listeners close after drain_delay");
+            tracing::info!(
+                ?delay,
+                "stopping: /readyz reports it, and the listeners close after drain_delay, or at once after another SIGTERM or Ctrl-C"
+            );
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
                 _ = self.interrupt.recv() => {}

@@ -190,7 +190,14 @@ impl Common {
             .put(FleetHeadroomS, self.fleet_headroom_s(index, source, now))
             .put(CeilingWanted, source.grant().is_wanted());
         match source.numbering() {
-            Numbering::Snowflake(numbering) => put_snowflake(source, numbering, now, &mut samples),
+            Numbering::Snowflake(numbering) => {
+                put_snowflake(source, numbering, now, &mut samples);
+                // Until the coordinator has assigned worker IDs, those of the sealed source are
+                // nobody's.
+                if !(supply.stage.is_awaited() && supply.settings.is_assigned()) {
+                    samples.put(WorkerIds, numbering.workers().to_string());
+                }
+            }
             Numbering::Ticket(counter) => put_ticket(source, counter, &mut samples),
         }
         match &supply.stage {
@@ -199,6 +206,7 @@ impl Common {
                 samples.put(Awaits, format!("waits for a worker ID: {reason}"));
             }
             Stage::UnderWay => {
+                samples.put(IsUnderWay, true);
                 let awaits = "waits until storage has made its first ceiling durable, the coordinator answers, or the pause before a new worker ID is over";
                 samples.put(Awaits, awaits);
             }
@@ -228,7 +236,6 @@ fn put_snowflake(source: &Source, numbering: &LayoutNumbering, now: Now, samples
     samples
         .put(Kind, "snowflake")
         .put(Layout, layout.to_string())
-        .put(WorkerIds, numbering.workers().to_string())
         .put(IdsPerSecond, layout.ids_per_second().saturating_mul(numbering.workers().len() as u64))
         .put(WaitQueueS, if ahead.is_zero() { queue_s } else { 2.0 * queue_s })
         .put(HeadroomS, unix_s(ceiling_time.0.saturating_sub(id_time.0).max(0)))
