@@ -28,6 +28,7 @@ mod pages;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::{fmt, thread};
@@ -204,6 +205,15 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }
+}
+
+/// Reads a whole number that an option or an argument has.
+fn whole(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|value| allowed.contains(value));
+    value.ok_or_else(|| match allowed.into_inner() {
+        (first, u64::MAX) => format!("allowed: a whole number from {first} on"),
+        (first, last) => format!("allowed: a whole number from {first} to {last}"),
+    })
 }
 
 /// Prints help or the version and ends the process. Turns any other error into one line.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lines::{LineOptions, Lines};
 use super::tls_options::{TlsOptions, locate};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, whole};
 use crate::config::{self, FileRef};
 use crate::server::StartError;
 use snowbank_client::{Address, Client, ClientOptions, Error};
@@ -16,7 +16,7 @@ use snowbank_wire::{ErrorCode, Info};
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The number of IDs; more than the daemon's max_count are fetched in several batches.
-    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = |text: &str| whole(text, 1..=u64::MAX))]
     count: u64,
 
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
         Error::Unreachable { endpoints }
-            if endpoints.iter().any(|reason| reason.contains("cannot connect")) =>
+            if endpoints.iter().any(|it| it.contains("cannot connect") && !it.contains("lookup")) =>
         {
             "; is `snowbank serve` running there?"
         }

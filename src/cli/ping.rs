@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Outcome;
 use super::next::{Daemon, converse, describe, explain};
-use super::write_json;
+use super::{Outcome, whole, write_json};
 use snowbank_client::{Address, Client};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +18,7 @@ pub(super) struct Arguments {
     daemon: Daemon,
 
     /// The number of pings to each address, a second apart.
-    #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true, value_parser = |text: &str| whole(text, 1..=u64::MAX))]
     count: u64,
 
     /// Write one JSON object per ping: address, instance, version, protocol and round_trip_us.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::next::{converse, parse_duration};
 use super::tls_options::TlsOptions;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, whole};
 use crate::admin::Target;
 use crate::amounts::{counted, seconds, times};
 use crate::config::{self, Address, Grouped, Overrides};
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     json: bool,
 
     /// Repeat every SECONDS, 2 by default, and show rates
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = |text: &str| whole(text, 1..=3_600))]
     watch: Option<u64>,
 
     /// The longest wait for an answer, such as 500ms or 2s
@@ -72,12 +72,13 @@ fn address(arguments: &Arguments) -> Result<Address, Failure> {
         return Address::from_admin(first).map_err(|error| Failure::usage(format_args!("--admin: {error}")));
     }
     if let Some(path) = &arguments.config {
-        let text = config::read_file(path).map_err(Failure::usage)?;
+        let or = "; or give the daemon's admin address with --admin";
+        let text = config::read_file(path).map_err(|error| Failure::usage(format_args!("{error}{or}")))?;
         let now = os_clock::read().wall;
         // Without the daemon's variables its configuration may be refused.
         let overrides = Overrides::from_variables().map_err(Failure::usage)?;
         let settings = config::load(Some((path, &text)), &overrides, NonZeroUsize::MIN, now)
-            .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+            .map_err(|mistakes| Failure::Usage(format!("{}{or}", mistakes.first_line())))?;
         return settings.admin.listen.into_iter().next().ok_or_else(|| {
             let path = path.display();
             Failure::usage(format_args!(

@@ -9,7 +9,7 @@ use snowbank_id::layout::{Position, UnixMicros};
 use super::fleet::Fleet;
 use super::inputs::{Inputs, STATE_DIRECTORY, environment_of_service};
 use super::state::{Directories, refuse_foreign};
-use super::{Failure, Outcome, cores, wrong_use};
+use super::{Failure, Outcome, cores, whole, wrong_use};
 use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, is_source_name};
 use crate::server::{KernelLog, StartError};
 use snowbank_core::source::Kind;
@@ -46,7 +46,7 @@ pub(super) struct SetArguments {
     #[arg(value_parser = parse_name)]
     name: String,
     /// The highest number that was ever handed out; 0 if none was
-    #[arg(value_parser = parse_value, allow_hyphen_values = true)]
+    #[arg(value_parser = |text: &str| whole(text, 0..=LAST_ID), allow_hyphen_values = true)]
     value: u64,
     /// The source's increment. Needed if a daemon on this machine counts the same name with another
     /// offset
@@ -68,11 +68,6 @@ pub(super) struct SetArguments {
 
 fn parse_name(name: &str) -> Result<String, String> {
     is_source_name(name).then(|| name.to_owned()).ok_or_else(|| format!("allowed: {SOURCE_NAME}"))
-}
-
-fn parse_value(text: &str) -> Result<u64, String> {
-    let value = text.parse().ok().filter(|&value| value <= LAST_ID);
-    value.ok_or_else(|| format!("allowed: a whole number from 0 to {LAST_ID}"))
 }
 
 pub(super) fn run(command: &Command, now: UnixMicros, out: &mut impl Write) -> Outcome {
@@ -151,6 +146,10 @@ fn refuse_last(name: &str, value: u64, numbering: &Numbering) -> Result<(), Fail
     )))
 }
 
+/// The cure if the lock's mark is another state's, whose daemon may count another table.
+const OTHER_TABLE: &str =
+    "; if the daemon of another state directory numbers another table, give this source another name";
+
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let SetArguments { name, value, increment, offset, lower, directories, .. } = arguments;
     let Directories { state, lock_dir } = directories;
@@ -175,15 +174,17 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
         return Err(Failure::no(StateError::released(name, &numbering)));
     }
-    let by_state = stored.map(|stored| (stored.id_bound, format!("the state in {}", path.display())));
-    let by_mark =
-        marks.iter().map(|mark| (mark.id_bound, format!("the counter's lock in {}", lock_dir.display())));
+    let by_state = stored.map(|stored| (stored.id_bound, format!("the state in {}", path.display()), ""));
+    let by_mark = marks.iter().map(|mark| {
+        let or = if mark.state == owner.state { "" } else { OTHER_TABLE };
+        (mark.id_bound, format!("the counter's lock in {}", lock_dir.display()), or)
+    });
     let highest = by_state.into_iter().chain(by_mark).max();
-    if let Some((bound, place)) = highest.filter(|&(bound, _)| bound > wanted.id_bound && !lower) {
+    if let Some((bound, place, or)) = highest.filter(|(bound, ..)| *bound > wanted.id_bound && !lower) {
         let highest = bound - 1;
         return Err(Failure::no(format_args!(
             "source {name:?}: found {value}, allowed: from {highest} on, because {place} shows that numbers up to {highest} may \
-             have been handed out; if that is wrong, and no number above {value} was handed out, add --lower"
+             have been handed out{or}; if that is wrong, and no number above {value} was handed out, add --lower"
         )));
     }
     let mark = Mark::granted(wanted.id_bound, &owner.state);

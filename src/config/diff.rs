@@ -38,6 +38,8 @@ impl fmt::Display for Changed {
 }
 
 const WHAT_TO_DO: &str = "restart the daemon, or put the setting back";
+/// The way to change a source without a restart. Two sources that swap their names take it, too.
+const WITHOUT_RESTART: &str = "; or remove each such source, reload, and add it again";
 
 /// Returns the changes of identities, which are compared by name. All these changes take effect at
 /// a reload.
@@ -96,7 +98,8 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
             _ if from == to => {}
             Change::Reload => changed.push(Changed::Setting { key, from, to }),
             Change::Restart(reason) => {
-                let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
+                let or = if source.is_some() { WITHOUT_RESTART } else { "" };
+                let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}{or}");
                 let origin = wanted.origins.origin_of(row, source);
                 refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }

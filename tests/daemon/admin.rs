@@ -226,6 +226,17 @@ fn status_finds_the_daemon_by_option_and_configuration() {
         assert_eq!(said.code, Some(code), "{said:?}");
     }
 
+    // A daemon can be asked while its file has a mistake, or cannot be read.
+    let missing = daemon.path("missing.toml");
+    std::fs::write(&path, format!("shards = 0\nadmin.listen = \"{admin}\"")).expect("written");
+    for config in [config, missing.to_str().expect("UTF-8")] {
+        let line = status(&["--config", config]).refusal(2);
+        assert!(line.trim_end().ends_with("; or give the daemon's admin address with --admin"), "{line}");
+        assert_eq!(status(&["--config", config, "--admin", &admin]).code, Some(0));
+    }
+    let line = status(&["--admin", &no_admin, "--timeout", "2s"]).refusal(2);
+    assert!(line.contains("speaks no HTTP: give the address of [admin]"), "{line}");
+
     // A container's health check: the file is only right with the variables that the daemon has.
     std::fs::write(&path, format!("listen = \"0.0.0.0:0\"\nadmin.listen = \"{admin}\"")).expect("written");
     for (variable, code) in [("SNOWBANK_WORKER_IDS", 0), ("SNOWBANK_ORDER", 2)] {

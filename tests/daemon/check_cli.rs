@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::file_system::FileSystem;
 use crate::support::machine::Machine;
 use crate::support::program::{Said, program};
 use crate::support::{Ask, directory, lock_files};
@@ -192,4 +193,44 @@ fn check_warns_of_addresses_and_directories_that_a_start_cannot_use() {
     }
     let here = unix(&machine.path("socket"));
     assert!(!checked(&machine, &here, &[]).printed().contains("would not start"));
+}
+
+/// Runs `check` with the permissions of an ordinary user: root may write everywhere.
+fn without_privileges(machine: &Machine, options: &[&str]) -> Said {
+    let file = machine.path("snowbank.toml");
+    fs::write(&file, "").expect("written");
+    let snowbank = program().get_program().to_owned();
+    let mut command = Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-all"]).arg(&snowbank);
+    if !rustix::process::getuid().is_root() {
+        command = Command::new(&snowbank);
+    }
+    Said::by(command.arg("check").arg(file).args(options))
+}
+
+#[test]
+fn check_warns_of_directories_that_this_user_cannot_write() {
+    let machine = Machine::new();
+    let closed = machine.path("closed");
+    fs::create_dir(&closed).expect("made");
+    fs::set_permissions(&closed, Permissions::from_mode(0o500)).expect("closed");
+    let mut cases = vec![(closed.clone(), "Permission denied"), (closed.join("below"), "Permission denied")];
+    let disk = FileSystem::mount_as("tmpfs");
+    if let Some(disk) = &disk {
+        disk.make_read_only();
+        cases.extend([disk.point(), disk.point().join("below")].map(|path| (path, "Read-only file system")));
+    }
+    for (path, reason) in &cases {
+        let path = path.to_str().expect("text");
+        for (option, cannot) in [
+            ("--state-dir", "cannot create the state directory"),
+            ("--lock-dir", "cannot lock worker IDs at"),
+        ] {
+            let printed = without_privileges(&machine, &[option, path]).printed();
+            let warning =
+                printed.lines().find(|line| line.contains("`serve` would not start on this machine now: "));
+            let warning = warning.unwrap_or_else(|| panic!("{option} {path}: {printed}"));
+            assert!([cannot, path, reason].iter().all(|part| warning.contains(part)), "{warning}");
+        }
+    }
 }

@@ -195,3 +195,18 @@ fn next_tries_the_next_address_if_one_fails() {
     let Said { code, err, .. } = next();
     assert!(code != Some(0) && daemons.iter().all(|daemon| err.contains(&daemon.tcp().to_string())), "{err}");
 }
+
+#[test]
+fn counts_that_no_option_has_are_refused_with_what_is_allowed() {
+    for (options, allowed) in [
+        (&["next", "-n", "-1"][..], "allowed: a whole number from 1 on"),
+        (&["next", "--count=0"], "allowed: a whole number from 1 on"),
+        (&["ping", "-c", "-1"], "allowed: a whole number from 1 on"),
+        (&["status", "--watch=abc"], "allowed: a whole number from 1 to 3600"),
+    ] {
+        let line = snowbank(options).refusal(2);
+        assert!(line.contains(allowed), "{line}");
+    }
+    let line = snowbank(["next", "--address", "no.such.host.invalid:1"]).refusal(1);
+    assert!(line.contains("cannot connect") && !line.contains("is `snowbank serve` running"), "{line}");
+}

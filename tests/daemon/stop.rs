@@ -38,6 +38,7 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         waiting.assert_closed();
         silent.assert_closed();
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+        assert!(daemon.log().trim_end().ends_with(" INFO stopped"), "{}", daemon.log());
     }
 }
 
@@ -105,7 +106,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
     for wire in [&mut held, &mut daemon.connect()] {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
-    daemon.assert_logs("the listeners close after drain_delay");
+    daemon.assert_logs("the listeners close after drain_delay, or at once after another SIGTERM or Ctrl-C");
     // A second SIGTERM ends the delay.
     daemon.signal(Signal::TERM);
     held.assert_closed();

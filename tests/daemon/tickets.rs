@@ -208,7 +208,20 @@ fn ticket_set_only_raises_a_counter() {
     let state = format!("because the state in {} shows that numbers", machine.path("state").display());
     let refusal = refuses(&machine, "99", 1);
     assert!(refusal.contains("allowed: from 100 on") && refusal.contains(&state), "{refusal}");
-    assert_eq!(next(&machine.start(ORDERS), 1), [101]);
+    // Another state directory may be another table's.
+    let other = machine.path("other");
+    let elsewhere =
+        || machine.run(&["ticket", "set", "orders", "5", "--state-dir", other.to_str().expect("text")]);
+    let refusal = elsewhere().refusal(1);
+    assert!(refusal.contains("numbers another table, give this source another name"), "{refusal}");
+    let daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 1), [101]);
+    let refusal = elsewhere().refusal(3);
+    assert!(
+        refusal.contains("if it numbers another table, give one of the sources another name"),
+        "{refusal}"
+    );
+    drop(daemon);
     for (value, part) in [
         // A counter that is set to the largest number could never count again.
         ("9223372036854775807", "up to 9223372036854775806, because the source has no number above"),

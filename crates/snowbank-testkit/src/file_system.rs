@@ -46,6 +46,11 @@ impl FileSystem {
         self.directory.path().join("disk")
     }
 
+    /// Mounts the file system again, read-only.
+    pub fn make_read_only(&self) {
+        assert!(run(&["mount", "-o", "remount,ro"], &self.point()), "mounted again");
+    }
+
     /// Writes until nothing more fits.
     pub fn fill(&self) {
         let mut ballast = File::create(self.point().join("ballast")).expect("room for a name");

@@ -165,7 +165,9 @@ fn a_reload_moves_no_worker_id_from_source_to_source() {
     let daemon = machine.start(&format!("{a}{b}"));
     let mut runs = draw(&daemon, "a", 100);
     let swapped = format!("{}{}", source("b", 1), source("a", 2));
-    assert_refused(&daemon, &swapped, &["sources[0].worker_ids: found \"1\", the daemon runs with \"2\""]);
+    let differs =
+        "sources[0].worker_ids: found \"1\", the daemon runs with \"2\": a running source keeps its layout";
+    assert_refused(&daemon, &swapped, &[differs, "or remove each such source, reload, and add it again"]);
     let moved = format!("{a}{}burst_window = \"5ms\"\n", source("c", 2));
     assert_refused(&daemon, &moved, &["source \"c\"", "of source \"b\"", "then add the other"]);
     runs.extend(draw(&daemon, "b", 100));

@@ -90,6 +90,16 @@ fn a_runtime_directory_that_another_daemon_has_is_a_warning() {
 }
 
 #[test]
+fn reload_outside_of_a_unit_says_how_other_daemons_reload() {
+    for options in [&["reload"][..], &["reload", "--pid", "1"]] {
+        let mut reload = program();
+        let line =
+            Said::by(reload.args(options).env_remove("MAINPID").env_remove("RUNTIME_DIRECTORY")).refusal(2);
+        assert!(line.contains("`systemctl reload`") && line.contains("`kill -HUP PID`"), "{line}");
+    }
+}
+
+#[test]
 fn options_still_override_a_reloaded_file() {
     let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");
     let daemon = setup.env("SNOWBANK_SHARDS", "2").start();

@@ -106,11 +106,11 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
     // With a later epoch, today's IDs are far below the IDs of the old layout.
     let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
     machine.setup("").args(["--layout", later]).end().assert_refusal(&[
-        "above those of layout twitter, ",
-        "epoch=1577836800000",
-        "it can start from 20",
-        "keep layout twitter, or choose one whose IDs lie higher; ",
-        "with a --state-dir of its own it would hand out IDs of the old layout a second time",
+        "because layout twitter may have handed out IDs up to there",
+        "epoch=1577836800000, whose IDs are at ",
+        "it gets there at 20",
+        "Keep layout twitter, or choose one whose IDs lie higher. ",
+        "With a --state-dir of its own it would hand out IDs of the old layout a second time",
     ]);
     // The same worker ID in other bits makes other IDs at other times, too, so nothing tells them
     // apart.
@@ -121,7 +121,7 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         .setup("worker_ids = 3")
         .args(["--layout", later])
         .end()
-        .assert_refusal(&["so with a --state-dir of its own it repeats none of them"]);
+        .assert_refusal(&["Or give it a --state-dir of its own: its worker IDs make none of the IDs"]);
     // Whoever does so all the same is warned.
     let daemon = machine.beside("").args(["--layout", later]).start();
     daemon.assert_logs("makes some of them a second time");

@@ -48,12 +48,20 @@ impl Layout {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::ShortLife { end, left } => write!(
-                f,
-                "the layout ends {}, in {:.1} years, and columns outlive that; for a new table, choose a later epoch, more time or a longer tick",
-                end.date(),
-                left.as_secs_f64() / (365.25 * 86_400.0)
-            ),
+            Doubt::ShortLife { end, left } => {
+                let days = left.as_secs() / 86_400;
+                let time = if days < 366 {
+                    format!("{days} days")
+                } else {
+                    format!("{:.1} years", days as f64 / 365.25)
+                };
+                write!(
+                    f,
+                    "the layout ends {}, in {time}, and columns outlive that; for a new table, choose a later epoch, more \
+                     time or a longer tick",
+                    end.date()
+                )
+            }
             Doubt::EpochInSeconds { epoch } => write!(
                 f,
                 "the epoch {epoch} is in milliseconds, so it is a day of 1970, but looks like seconds: those would be \
@@ -83,7 +91,9 @@ mod tests {
             in_seconds.contains("1288834974000, 2010-11-04") && in_seconds.contains("ends 2039"),
             "{in_seconds}"
         );
-        assert!(doubts("kubernetes").contains("ends 2030-03-20"));
+        assert!(doubts("kubernetes").contains("ends 2030-03-20, in 3.3 years"));
+        let soon = doubts("time:41,sequence:3d;epoch=1958-01-01");
+        assert!(soon.contains("ends 2027-09-07, in 293 days, and"), "{soon}");
     }
 
     #[test]

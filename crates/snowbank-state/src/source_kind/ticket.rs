@@ -54,7 +54,8 @@ impl Kind for TicketCounter {
 fn counter_held(own: &TicketCounter, held: &TicketCounter, holder: &str) -> StateError {
     let reason = format!(
         "the {own} can hand out the same numbers as the {held}, which is held by another daemon of this machine{holder}; stop \
-         that one, or give both the same increment and an offset each"
+         that one; or, if it numbers another table, give one of the sources another name; if not, give both the same \
+         increment and an offset each"
     );
     StateError::new(Cause::WorkerIdHeld, reason)
 }

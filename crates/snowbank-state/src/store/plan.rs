@@ -315,15 +315,15 @@ fn start(
     let when = if has_ended {
         String::from("all its IDs lie below that")
     } else {
-        format!("it can start from {} on", works_from.rfc3339(3))
+        format!("it gets there at {}", works_from.rfc3339(3))
     };
     let reason = format!(
-        "source {:?}: its IDs must go on above those of layout {stored}, granted up to {}, and layout {configured} is at {} now; \
-         {when}; {}keep layout {stored}, or choose one whose IDs lie higher; {}",
+        "source {:?}: found layout {configured}, whose IDs are at {} now, allowed: one whose IDs are above {}, because layout \
+         {stored} may have handed out IDs up to there; {when}. {}Keep layout {stored}, or choose one whose IDs lie higher. {}",
         claimant.name,
-        record.id_bound,
         numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
-        if may_be_slow { "set the clock right if it is slow, or " } else { "" },
+        record.id_bound,
+        if may_be_slow { "Set the clock right if it is slow. " } else { "" },
         if records.iter().any(|record| may_repeat(record, claimant)) {
             STATE_DIR_REPEATS
         } else {
@@ -338,14 +338,13 @@ fn start(
 }
 
 /// The advice if the claimant's IDs are none of the stored records.
-const STATE_DIR_IS_SAFE: &str = "its worker IDs make no ID that these records' do, so with a --state-dir of its own it repeats \
-     none of them, and starts at the clock, below the old IDs: do that only if no other machine had these worker IDs in the old \
-     layout";
+const STATE_DIR_IS_SAFE: &str = "Or give it a --state-dir of its own: its worker IDs make none of the IDs that are recorded here, \
+     and it starts at the clock, below them. Do that only if no other machine had these worker IDs in the old layout";
 
 /// The advice if the claimant could make IDs of a stored record.
-const STATE_DIR_REPEATS: &str = "with a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \
-     for a table that has none of them; or give it worker IDs that the old layout never had, and start again: this \
-     message then says whether they repeat any";
+const STATE_DIR_REPEATS: &str = "With a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \
+     for a table that has none of them. Or give it worker IDs that the old layout never had, and start again: this message \
+     then says whether they repeat any";
 
 /// Returns true if the claimant could make, at whatever time, an ID that the record's worker IDs
 /// made.

@@ -82,7 +82,7 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
             (Ok(plan), Ok(ms)) => assert_eq!(position(plan.starts[0], &other), Some(at(&other, ms))),
             (Err(refused), Err(ms)) => {
                 let when = UnixMicros(WALL.0 + ms * 1_000).rfc3339(3);
-                assert!(refused.to_string().contains(&format!("it can start from {when} on")), "{refused}");
+                assert!(refused.to_string().contains(&format!("it gets there at {when}")), "{refused}");
                 assert_eq!(
                     refused.cause(),
                     Cause::ClockBehind,
