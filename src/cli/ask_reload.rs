@@ -27,7 +27,10 @@ pub(super) struct Arguments {
 /// asked.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let directory = arguments.runtime_dir.clone().or_else(service::runtime_directory).ok_or_else(|| {
-        Failure::usage("RUNTIME_DIRECTORY is not set: name the daemon's runtime directory with --runtime-dir")
+        Failure::usage(
+            "found no RUNTIME_DIRECTORY, which a unit has: reload a unit by `systemctl reload`; name another daemon's runtime \
+             directory with --runtime-dir; a daemon that has none reloads by `kill -HUP PID` and logs the result",
+        )
     })?;
     let socket = service::reload_socket(&directory);
     let daemon = UnixStream::connect(&socket).map_err(|error| {
