@@ -104,7 +104,7 @@ fn check_reports_states_that_serve_refuses() {
     assert_refused(
         &machine,
         "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
-        "it can start",
+        "it gets there at ",
     );
     let newest = machine.back_up();
     machine.restore(&running);

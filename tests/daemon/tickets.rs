@@ -216,7 +216,7 @@ fn ticket_set_only_raises_a_counter() {
     assert!(refusal.contains("numbers another table, give this source another name"), "{refusal}");
     let daemon = machine.start(ORDERS);
     assert_eq!(next(&daemon, 1), [101]);
-    let refusal = elsewhere().refusal(3);
+    let refusal = elsewhere().refusal(1);
     assert!(
         refusal.contains("if it numbers another table, give one of the sources another name"),
         "{refusal}"
