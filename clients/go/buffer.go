@@ -17,9 +17,9 @@ const (
 	// quickPart: a batch is quick if half of it went within this part of the time for which it is
 	// good.
 	quickPart = 4
-	// lookEvery is how often the clock is looked at while as many IDs take less than lookTime.
+	// lookEvery: a look at the clocks covers the IDs up to the next multiple of it, for coverTime.
 	lookEvery = 16
-	lookTime  = 10 * time.Millisecond
+	coverTime = 10 * time.Millisecond
 	// emptied is more than any stock holds. Adding to it one by one never overflows.
 	emptied = math.MaxInt64 / 2
 )
@@ -56,10 +56,6 @@ type stock struct {
 	due moment
 	// openedAt is when the first ID could be taken, by the monotonic clock.
 	openedAt int64
-	// lookedAt is when the last position that is a multiple of lookEvery was taken. isQuick is true
-	// if the last lookEvery took less than lookTime.
-	lookedAt atomic.Int64
-	isQuick  atomic.Bool
 }
 
 // buffer hands out IDs one at a time.
@@ -69,6 +65,8 @@ type buffer struct {
 	core *core
 	// current is never nil. An empty stock stands for none.
 	current atomic.Pointer[stock]
+	// isCovered is true for coverTime after a look.
+	isCovered atomic.Bool
 
 	mu    sync.Mutex
 	next  *stock
@@ -99,7 +97,7 @@ func (b *buffer) take() (int64, bool) {
 	if at >= int64(len(s.ids)) {
 		return 0, false
 	}
-	if (at%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
+	if (at%lookEvery == 0 || !b.isCovered.Load()) && !b.look(s, at) {
 		return 0, false
 	}
 	if at == s.low {
@@ -110,8 +108,7 @@ func (b *buffer) take() (int64, bool) {
 
 // look returns false, and drops the stock, if it is too old.
 func (b *buffer) look(s *stock, at int64) bool {
-	now := b.core.times.now()
-	age := now.since(s.due)
+	age := b.core.times.now().since(s.due)
 	if age >= s.goodFor {
 		b.expire(s, at)
 		return false
@@ -121,8 +118,8 @@ func (b *buffer) look(s *stock, at int64) bool {
 			break
 		}
 	}
-	if at%lookEvery == 0 {
-		s.isQuick.Store(now.monotonic-s.lookedAt.Swap(now.monotonic) < int64(lookTime) && at > 0)
+	if at%lookEvery == 0 && at > 0 && b.isCovered.CompareAndSwap(false, true) {
+		time.AfterFunc(coverTime, func() { b.isCovered.Store(false) })
 	}
 	return true
 }

@@ -91,7 +91,7 @@ func TestClockIsReadRarelyWhileIDsGoFast(t *testing.T) {
 	}
 	before := looks.Load()
 	for i := 0; i < 2*lookEvery; i++ {
-		time.Sleep(lookTime / 8)
+		time.Sleep(coverTime / 4)
 		draw(t, client)
 	}
 	if looks.Load()-before < lookEvery {

@@ -31,7 +31,8 @@
 // # Buffered IDs
 //
 // Next hands out no ID that is older than a second, or what the daemon says, also while the machine
-// sleeps. A snapshot of a virtual machine that is resumed twice has the buffer twice: for so long
+// sleeps. Only if the program is stopped or the machine sleeps within a burst of calls, up to 15 IDs
+// of that burst can be older. A snapshot of a virtual machine that is resumed twice has the buffer twice: for so long
 // both copies hand out the same IDs. Where machines are cloned while they run, use Batch. Child
 // processes that os/exec starts have no part of the buffer.
 //

@@ -1,8 +1,9 @@
 //! The buffer: IDs one by one, fetched ahead. Rule 6 of the page: when to fetch, how many, when to
 //! drop, and what happens after a fork.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -23,11 +24,11 @@ const SIZE_MAX: u32 = 10_000;
 /// The wait of a fetch. With PARTIAL, the daemon then sends what there is.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// IDs that follow each other fast are looked at once for so many.
+/// A look at the clocks covers the IDs up to the next multiple of this, for [`COVER`].
 const LOOK_EVERY: usize = 16;
 
-/// IDs follow each other fast if [`LOOK_EVERY`] of them took less than this.
-const FAST: Duration = Duration::from_millis(10);
+/// The time for which a look covers IDs.
+const COVER: Duration = Duration::from_millis(10);
 
 /// A batch whose half went within this part of `good_for` is followed by one twice as large.
 const FAST_PART: u32 = 4;
@@ -46,7 +47,8 @@ pub(crate) struct Buffer {
     ids: Vec<u64>,
     /// The index of the next ID.
     at: usize,
-    /// The index at which the clocks are looked at again. At most the number of IDs.
+    /// The index at which the clocks are looked at again, or earlier if the last look covers no
+    /// more. At most the number of IDs.
     look_at: usize,
     /// The index behind the ID that was taken with the last look.
     looked: usize,
@@ -54,10 +56,6 @@ pub(crate) struct Buffer {
     uncounted: usize,
     epoch: u64,
     batch: Current,
-    /// The IDs that were handed out since `window_began`.
-    window: usize,
-    window_began: Birth,
-    is_fast: bool,
     /// The size of the next fetch.
     size: u32,
 }
@@ -79,6 +77,8 @@ pub(crate) struct Fetched {
     slot: Mutex<Slot>,
     changed: Notify,
     waiting: AtomicUsize,
+    /// True for [`COVER`] after a look.
+    is_covered: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -99,8 +99,13 @@ impl Fetched {
 impl Buffer {
     pub(crate) fn new(core: Arc<Core>, source: Arc<str>) -> Self {
         let birth = Birth::now();
-        let fetched =
-            Fetched { source, slot: Mutex::default(), changed: Notify::new(), waiting: AtomicUsize::new(0) };
+        let fetched = Fetched {
+            source,
+            slot: Mutex::default(),
+            changed: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            is_covered: AtomicBool::new(false),
+        };
         let batch = Current {
             birth,
             good_for: Duration::ZERO,
@@ -118,9 +123,6 @@ impl Buffer {
             uncounted: 0,
             epoch: 0,
             batch,
-            window: 0,
-            window_began: birth,
-            is_fast: false,
             size: SIZE_MIN,
         }
     }
@@ -132,7 +134,7 @@ impl Buffer {
     /// Takes the next ID. Returns `None` if there is none, or none that may be handed out.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u64> {
-        let id = if self.at < self.look_at {
+        let id = if self.at < self.look_at && self.fetched.is_covered.load(Ordering::Relaxed) {
             self.at += 1;
             self.ids[self.at - 1]
         } else {
@@ -148,8 +150,8 @@ impl Buffer {
     #[inline(never)]
     fn take_with_a_look(&mut self) -> Option<u64> {
         let now = Birth::now();
-        let new = self.at - self.looked;
-        (self.looked, self.window, self.uncounted) = (self.at, self.window + new, self.uncounted + new);
+        self.uncounted += self.at - self.looked;
+        self.looked = self.at;
         loop {
             let age = self.batch.birth.age_at(&now);
             let left = self.ids.len() - self.at;
@@ -166,9 +168,8 @@ impl Buffer {
                 continue;
             }
             self.core.figures.note_age(age);
-            if self.window >= LOOK_EVERY {
-                self.is_fast = Duration::from_nanos(self.window_began.running_at(&now)) + TICK <= FAST;
-                (self.window, self.window_began) = (0, now);
+            if self.at.is_multiple_of(LOOK_EVERY) && self.at > 0 {
+                self.cover();
             }
             let half = self.ids.len() / 2;
             if self.at >= half && !self.batch.has_reached_half {
@@ -178,15 +179,33 @@ impl Buffer {
                 self.resize(self.at, took <= self.batch.good_for / FAST_PART);
                 self.fetch();
             }
-            let next_look = self.at + if self.is_fast { LOOK_EVERY } else { 1 };
             let limit = if self.at < half { half } else { self.ids.len() };
-            self.look_at = next_look.min(limit).max(self.at + 1);
+            self.look_at = (self.at + 1).next_multiple_of(LOOK_EVERY).min(limit);
             self.at += 1;
-            (self.looked, self.window, self.uncounted) = (self.at, self.window + 1, self.uncounted + 1);
-            if !self.is_fast {
+            (self.looked, self.uncounted) = (self.at, self.uncounted + 1);
+            if !self.fetched.is_covered.load(Ordering::Relaxed) {
                 self.count();
             }
             return Some(self.ids[self.at - 1]);
+        }
+    }
+
+    /// Lets the last look cover more IDs. It ends on a thread of its own: the application may block
+    /// those of its runtime.
+    fn cover(&self) {
+        /// Also dropped if the runtime shuts down.
+        struct Covered(Arc<Fetched>);
+        impl Drop for Covered {
+            fn drop(&mut self) {
+                self.0.is_covered.store(false, Ordering::Relaxed);
+            }
+        }
+        if !self.fetched.is_covered.swap(true, Ordering::Relaxed) {
+            let covered = Covered(self.fetched.clone());
+            self.core.runtime.spawn_blocking(move || {
+                sleep(COVER);
+                drop(covered);
+            });
         }
     }
 

@@ -30,9 +30,9 @@ impl Client {
 ///
 /// - **Increasing** while the IDs come from one daemon. After a change to another daemon, IDs
 ///   follow the clock of the daemon there.
-/// - **Not old**: the buffer hands out no ID later than the daemon's `good_for` (1 s) after its
-///   reply came, also if the program was blocked or the machine slept. It looks at the clocks
-///   before each ID, and before each 16th while 16 of them take less than 10 ms.
+/// - **Not old**: the buffer hands out no ID later than the daemon's `good_for` (1 s) after it was
+///   asked for, also if the program was blocked or the machine slept. Only if the program is
+///   stopped or the machine sleeps within a burst, up to 15 IDs of that burst can be older.
 /// - **Cloned machines**: if the snapshot of a virtual machine is resumed twice, both copies hand
 ///   out the IDs of the buffer until they are too old. If your machines are copied while they run,
 ///   fetch batches, or drop the `Ids` before the snapshot.

@@ -2,6 +2,7 @@ package snowbank.client;
 
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
@@ -20,9 +21,9 @@ final class Buffer {
     private static final int FETCH_WAIT_MS = 50;
     /** A batch is quick if half of it went within this part of the time for which it is good. */
     private static final int QUICK_PART = 4;
-    /** How often the clocks are read while as many IDs take less than LOOK_NANOS. */
+    /** A look at the clocks covers the IDs up to the next multiple of it, for COVER_NANOS. */
     private static final int LOOK_EVERY = 16;
-    private static final long LOOK_NANOS = 10_000_000;
+    private static final long COVER_NANOS = 10_000_000;
     /** More than any stock holds. Adding to it one by one never overflows. */
     private static final long EMPTIED = Long.MAX_VALUE / 2;
     private static final long NONE = -1;
@@ -30,6 +31,8 @@ final class Buffer {
     private final Core core;
     private final ClientOptions.Clock clock;
     private volatile Stock current;
+    /** True for COVER_NANOS after a look. */
+    private final AtomicBoolean isCovered = new AtomicBoolean();
     /** The lock of this object guards all below. */
     private @Nullable Stock next;
     private @Nullable Fetch fetch;
@@ -48,10 +51,6 @@ final class Buffer {
         final AtomicLong taken = new AtomicLong();
         /** When the first ID could be taken. */
         long openedNanos;
-        /** When the last position that is a multiple of LOOK_EVERY was taken. */
-        volatile long lookedNanos;
-        /** True if the last LOOK_EVERY took less than LOOK_NANOS. */
-        volatile boolean isQuick;
 
         Stock(Call.Reply reply) {
             this.reply = reply;
@@ -88,7 +87,7 @@ final class Buffer {
         if (at >= stock.ids.length) {
             return NONE;
         }
-        if ((at % LOOK_EVERY == 0 || !stock.isQuick) && !look(stock, at)) {
+        if ((at % LOOK_EVERY == 0 || !isCovered.get()) && !look(stock, at)) {
             return NONE;
         }
         if (at == stock.low) {
@@ -112,10 +111,8 @@ final class Buffer {
         if (ageMs > core.counts.oldestMs.get()) {
             core.counts.oldestMs.accumulateAndGet(ageMs, Math::max);
         }
-        if (at % LOOK_EVERY == 0) {
-            long now = clock.nanos();
-            stock.isQuick = at > 0 && now - stock.lookedNanos < LOOK_NANOS;
-            stock.lookedNanos = now;
+        if (at % LOOK_EVERY == 0 && at > 0 && isCovered.compareAndSet(false, true)) {
+            Core.after(COVER_NANOS, () -> isCovered.set(false));
         }
         return true;
     }
