@@ -43,6 +43,10 @@ func splitAddress(text string) (a address, problem string) {
 		if a.path == "" || strings.HasSuffix(a.path, "/") || strings.IndexFunc(a.path, isControl) >= 0 || len(a.path) > unixPathBytesMax {
 			return a, "the path of a socket has 1 to " + strconv.Itoa(unixPathBytesMax) + " bytes, and no control characters"
 		}
+		if a.path[0] == '@' {
+			// Go takes a leading @ for a name outside of the file system.
+			a.path = "./" + a.path
+		}
 		return a, ""
 	}
 	if strings.Contains(text, "://") {

@@ -12,8 +12,6 @@ const (
 	// fetchMin is the size of the first fetch, and the least: the layout may have few IDs.
 	fetchMin = 16
 	fetchMax = 10_000
-	// fetchWait is the time that a daemon may take to gather a batch. Then it sends a part.
-	fetchWait = 50 * time.Millisecond
 	// quickPart: a batch is quick if half of it went within this part of the time for which it is
 	// good.
 	quickPart = 4
@@ -74,9 +72,7 @@ type buffer struct {
 	// size is the number of IDs that the next fetch asks for.
 	size int
 	// waiting counts the calls without an ID.
-	waiting int
-	// handed counts the IDs that were taken from earlier stocks.
-	handed uint64
+	waiting atomic.Int64
 }
 
 // fetch is a fetch in flight. Its error is there when it is done.
@@ -127,14 +123,14 @@ func (b *buffer) look(s *stock, at int64) bool {
 // wait returns an ID as soon as a fetch has brought one.
 func (b *buffer) wait(ctx context.Context) (int64, error) {
 	c := b.core
-	if err := c.begin(); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return 0, err
 	}
-	defer c.finish()
+	defer c.calls.Add(-1)
 	k, cancel := c.call(ctx, request{})
 	defer cancel()
-	b.countWaiting(1)
-	defer b.countWaiting(-1)
+	b.waiting.Add(1)
+	defer b.waiting.Add(-1)
 	for k.ctx.Err() == nil {
 		f, err := b.restock()
 		if err != nil {
@@ -157,12 +153,6 @@ func (b *buffer) wait(ctx context.Context) (int64, error) {
 	return 0, c.ended(k)
 }
 
-func (b *buffer) countWaiting(change int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting += change
-}
-
 // restock makes the next stock the current one if the current one is empty. If there is none, it
 // returns the fetch to wait for.
 func (b *buffer) restock() (*fetch, error) {
@@ -178,7 +168,7 @@ func (b *buffer) restock() (*fetch, error) {
 	if s := b.next; s != nil {
 		b.next = nil
 		s.openedAt = b.core.times.now().monotonic
-		b.handed += uint64(old.handed())
+		b.core.counts.ids.Add(uint64(old.handed()))
 		b.current.Store(s)
 		return nil, nil
 	}
@@ -216,7 +206,7 @@ func (b *buffer) startFetch() {
 	}
 	b.fetch = &fetch{done: make(chan struct{})}
 	b.size = min(max(b.size, fetchMin), fetchMax)
-	r := request{kind: kindNext, count: uint32(min(max(b.size, b.waiting), fetchMax)), maxWait: fetchWait, isFetch: true}
+	r := request{kind: kindNext, count: uint32(min(max(b.size, int(b.waiting.Load())), fetchMax)), isFetch: true}
 	go func() {
 		for isDone := false; !isDone; {
 			k, cancel := b.core.call(b.core.ctx, r)
@@ -232,7 +222,7 @@ func (b *buffer) startFetch() {
 func (b *buffer) finish(got *reply, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, isLate := err.(*DeadlineError); isLate && b.waiting > 0 {
+	if _, isLate := err.(*DeadlineError); isLate && b.waiting.Load() > 0 {
 		return false
 	}
 	b.fetch.err = err
@@ -263,7 +253,7 @@ func (b *buffer) expire(s *stock, handed int64) {
 func (b *buffer) empty(handed int64) {
 	s := b.current.Load()
 	s.taken.Store(emptied)
-	b.handed += uint64(handed)
+	b.core.counts.ids.Add(uint64(handed))
 	b.core.counts.dropped.Add(uint64(int64(len(s.ids)) - handed))
 	b.current.Store(&stock{})
 }
@@ -279,9 +269,9 @@ func (b *buffer) drop() {
 	}
 }
 
-// handedOut returns how many IDs were taken so far.
+// handedOut returns how many IDs the client has handed out so far.
 func (b *buffer) handedOut() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.handed + uint64(b.current.Load().handed())
+	return b.core.counts.ids.Load() + uint64(b.current.Load().handed())
 }

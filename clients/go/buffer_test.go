@@ -192,11 +192,7 @@ func TestManyCallsWaitForOneFetch(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "a thousand calls wait", func() bool {
-		client.core.buffer.mu.Lock()
-		defer client.core.buffer.mu.Unlock()
-		return client.core.buffer.waiting == 1_000
-	})
+	eventually(t, "a thousand calls wait", func() bool { return client.core.buffer.waiting.Load() == 1_000 })
 	close(hold)
 	all.Wait()
 	if counts := daemon.nextCounts(); len(counts) > 6 {

@@ -15,8 +15,10 @@ const (
 	// inFlightMax is the most requests that are sent ahead of their replies. A daemon reads some
 	// 500 in a turn.
 	inFlightMax = 1_024
-	// askedWait is the wait that a NEXT request carries, unless the call says another one.
+	// askedWait is the wait that a NEXT request carries, and fetchWait that of a fetch. Then the
+	// daemon sends a part.
 	askedWait = time.Second
+	fetchWait = 50 * time.Millisecond
 	// retryAfterCap is the most that counts of a refusal's time: a daemon may be back earlier.
 	retryAfterCap = time.Second
 	// stayMin keeps a daemon that says "stay" without a time from being asked in a loop.
@@ -24,8 +26,6 @@ const (
 	// lastLook is how long a reply that may have come already is looked for before the connection
 	// has failed.
 	lastLook = 10 * time.Millisecond
-	// longestPause is more than any wait between two tries.
-	longestPause = time.Hour
 )
 
 // call is a request with one deadline over all of its tries.
@@ -236,10 +236,11 @@ func (c *connection) enter(k *call) *sent {
 	}
 	s := &sent{tag: c.lastTag, due: c.core.times.now(), reply: make(chan *reply, 1), collect: collector{asked: k.request}}
 	if k.kind == kindNext {
-		s.wait = max(0, min(k.maxWait, time.Until(k.deadline)))
+		s.wait = max(0, min(askedWait, time.Until(k.deadline)))
 	}
-	if k.isFetch && k.count > c.maxCount {
-		s.collect.asked.count = c.maxCount
+	if k.isFetch {
+		s.wait = min(s.wait, fetchWait)
+		s.collect.asked.count = uint32(min(uint64(k.count), uint64(c.maxCount)))
 	}
 	if c.row = append(c.row, s); len(c.row) == 1 {
 		c.armStall()

@@ -12,9 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// year is longer than any wait makes sense, and short enough to add to any time.
-const year = 365 * 24 * time.Hour
-
 // shutdownPoll is how often Shutdown looks whether calls are in flight.
 const shutdownPoll = 5 * time.Millisecond
 
@@ -167,8 +164,6 @@ func (o *Options) check() (places []place, err error) {
 		return nil, optionError("Timeout", "%s is negative; give a time above 0, or 0 for the default of 5s", o.Timeout)
 	case o.Timeout == 0:
 		o.Timeout = 5 * time.Second
-	case o.Timeout > year:
-		o.Timeout = year
 	}
 	if len(o.Source) > nameBytesMax || !utf8.ValidString(o.Source) {
 		return nil, optionError("Source", "%q is no name of a source; 1 to %d bytes of UTF-8 are allowed", o.Source, nameBytesMax)
@@ -194,10 +189,7 @@ func (o *Options) check() (places []place, err error) {
 // Next returns one ID: at once from a buffer that is refilled ahead, or with the next reply if the
 // buffer is empty. IDs increase while they come from one daemon.
 func (c *Client) Next(ctx context.Context) (int64, error) {
-	if ctx == nil {
-		return 0, errNoContext
-	}
-	if ctx.Err() == nil {
+	if ctx != nil && ctx.Err() == nil {
 		if id, isThere := c.core.buffer.take(); isThere {
 			return id, nil
 		}
@@ -215,8 +207,7 @@ func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
 		return nil, optionError("count", "%d IDs are asked for; 1 to %d are allowed, or fewer if the daemon's max_count is lower",
 			count, uint32(math.MaxUint32))
 	}
-	got, err := c.core.ask(ctx, request{kind: kindNext, count: uint32(count), maxWait: askedWait})
-	runtime.KeepAlive(c)
+	got, err := c.ask(ctx, request{kind: kindNext, count: uint32(count)})
 	if err != nil {
 		return nil, err
 	}
@@ -227,30 +218,27 @@ func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
 // Ping asks a daemon for a sign of life, as a health check does. It connects if there is no
 // connection.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.core.ask(ctx, request{kind: kindPing})
-	runtime.KeepAlive(c)
+	_, err := c.ask(ctx, request{kind: kindPing})
 	return err
 }
 
 // ask makes a call within the context and the client's timeout.
-func (c *core) ask(ctx context.Context, r request) (*reply, error) {
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	if err := c.begin(); err != nil {
+func (c *Client) ask(ctx context.Context, r request) (*reply, error) {
+	defer runtime.KeepAlive(c)
+	if err := c.core.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer c.finish()
-	k, cancel := c.call(ctx, r)
+	defer c.core.calls.Add(-1)
+	k, cancel := c.core.call(ctx, r)
 	defer cancel()
-	return c.do(k)
+	return c.core.do(k)
 }
 
 // Stats returns the client's figures at once.
 func (c *Client) Stats() Stats {
 	n := &c.core.counts
 	s := Stats{Calls: n.calls.Load(), Retries: n.retries.Load(), Refusals: n.refusals.Load(), Failures: n.failures.Load(),
-		IDs: n.ids.Load() + c.core.buffer.handedOut(), Dropped: n.dropped.Load(), Oldest: time.Duration(n.oldest.Load())}
+		IDs: c.core.buffer.handedOut(), Dropped: n.dropped.Load(), Oldest: time.Duration(n.oldest.Load())}
 	for _, l := range c.core.lanes {
 		l.mu.Lock()
 		if l.connection != nil && s.Endpoint == "" {
@@ -292,16 +280,17 @@ func (c *core) close() {
 	c.buffer.drop()
 }
 
-// begin counts a call in flight. Each has its finish.
-func (c *core) begin() error {
+// begin counts a call in flight.
+func (c *core) begin(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	if c.isClosing.Load() || c.ctx.Err() != nil {
 		return ErrClosed
 	}
 	c.calls.Add(1)
 	return nil
 }
-
-func (c *core) finish() { c.calls.Add(-1) }
 
 // problem returns why no call may get IDs now.
 func (c *core) problem() error {

@@ -85,14 +85,10 @@ func (c *core) resolve(ctx context.Context, p *place) ([]string, error) {
 // connect opens the socket. TCP_NODELAY is Go's default.
 func (c *core) connect(ctx context.Context, p *place, ip string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: c.times.accept}
-	if p.path == "" {
-		return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, p.port))
+	if p.path != "" {
+		return dialer.DialContext(ctx, "unix", p.path)
 	}
-	// Go takes a leading @ for a name outside of the file system.
-	if strings.HasPrefix(p.path, "@") {
-		return dialer.DialContext(ctx, "unix", "./"+p.path)
-	}
-	return dialer.DialContext(ctx, "unix", p.path)
+	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, p.port))
 }
 
 // greet encrypts the connection where the address says so, sends HELLO, and reads WELCOME.

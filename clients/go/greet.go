@@ -11,13 +11,6 @@ const infoShownMax = 1_000
 // claimants are two instances that claim one number, the lower one first.
 type claimants struct{ one, other, claim uint64 }
 
-// watch starts the rounds of a client with several endpoints, once.
-func (c *core) watch() {
-	if len(c.places) > 1 {
-		c.watching.Do(func() { go c.rounds() })
-	}
-}
-
 // rounds greets all endpoints again and again, and compares the claims of their daemons. Two that
 // share a claim in two rounds end all calls, until a round finds them gone.
 func (c *core) rounds() {

@@ -78,7 +78,9 @@ func (l *lane) dial(d *dialing, e *endpoint) {
 	l.mu.Unlock()
 	if err == nil {
 		l.core.event(Event{Kind: Connected, Endpoint: conn.label})
-		l.core.watch()
+		if len(l.core.places) > 1 {
+			l.core.watching.Do(func() { go l.core.rounds() })
+		}
 	} else {
 		l.core.failed(e.text, err)
 	}

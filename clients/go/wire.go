@@ -56,9 +56,7 @@ const (
 type request struct {
 	kind  byte
 	count uint32
-	// maxWait is the longest wait that the call wants. It is sent in milliseconds.
-	maxWait time.Duration
-	// isFetch is true if count may be lowered to what the daemon allows.
+	// isFetch is true if fewer IDs are welcome.
 	isFetch bool
 }
 
@@ -174,6 +172,9 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return f, nil
 }
 
+// answers has the kinds of frames that may answer a request.
+var answers = map[byte][]byte{kindNext: {kindRuns, kindList}, kindInfo: {kindJSON}, kindPing: {kindPong}}
+
 // collector joins the frames of one reply, and checks the protocol's promises.
 type collector struct {
 	asked request
@@ -186,7 +187,7 @@ type collector struct {
 
 // add takes the next frame. It returns true once the reply is complete.
 func (c *collector) add(f *frame) (isDone bool, err error) {
-	if !c.fits(f.kind) || c.kind != 0 && c.kind != f.kind {
+	if bytes.IndexByte(answers[c.asked.kind], f.kind) < 0 || c.kind != 0 && c.kind != f.kind {
 		return false, breachf("its reply has a frame of the wrong kind, 0x%02x", f.kind)
 	}
 	c.kind = f.kind
@@ -213,17 +214,6 @@ func (c *collector) add(f *frame) (isDone bool, err error) {
 		return false, breachf("its reply has %d IDs and %d were asked for", len(c.ids), c.asked.count)
 	}
 	return true, nil
-}
-
-// fits returns true if a frame of that kind may answer the request.
-func (c *collector) fits(kind byte) bool {
-	switch c.asked.kind {
-	case kindNext:
-		return kind == kindRuns || kind == kindList
-	case kindInfo:
-		return kind == kindJSON
-	}
-	return kind == kindPong
 }
 
 // addIDs takes the runs of a frame. An ID of a list is a run of one.
