@@ -3,6 +3,7 @@ package snowbank.client;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
@@ -17,8 +18,6 @@ final class Buffer {
     /** The size of the first fetch, and the least: the layout may have few IDs. */
     private static final int FETCH_MIN = 16;
     private static final int FETCH_MAX = 10_000;
-    /** The time that a daemon may take to gather a batch. Then it sends a part. */
-    private static final int FETCH_WAIT_MS = 50;
     /** A batch is quick if half of it went within this part of the time for which it is good. */
     private static final int QUICK_PART = 4;
     /** A look at the clocks covers the IDs up to the next multiple of it, for COVER_NANOS. */
@@ -39,7 +38,7 @@ final class Buffer {
     /** The number of IDs that the next fetch asks for. */
     private long size = FETCH_MIN;
     /** The calls without an ID. */
-    private int waiting;
+    private final AtomicInteger waiting = new AtomicInteger();
 
     /** A batch. Threads take its IDs without a lock, each position once. */
     private static final class Stock {
@@ -119,13 +118,9 @@ final class Buffer {
 
     /** Gives a waiting call an ID as soon as a fetch has brought one. */
     void serve(Call waiter) {
-        countWaiting(1);
-        waiter.answer.whenComplete((reply, error) -> countWaiting(-1));
+        waiting.incrementAndGet();
+        waiter.answer.whenComplete((reply, error) -> waiting.decrementAndGet());
         wait(waiter);
-    }
-
-    private synchronized void countWaiting(int change) {
-        waiting += change;
     }
 
     private void wait(Call waiter) {
@@ -189,8 +184,8 @@ final class Buffer {
     /** Makes the fetch. The lock must be held, so that no other one is begun. */
     private Fetch newFetch() {
         size = Math.min(Math.max(size, FETCH_MIN), FETCH_MAX);
-        long count = Math.min(Math.max(size, waiting), FETCH_MAX);
-        fetch = new Fetch(new Wire.Request(Wire.NEXT, count, FETCH_WAIT_MS, true), new CompletableFuture<>());
+        long count = Math.min(Math.max(size, waiting.get()), FETCH_MAX);
+        fetch = new Fetch(new Wire.Request(Wire.NEXT, count, true), new CompletableFuture<>());
         return fetch;
     }
 
@@ -208,7 +203,7 @@ final class Buffer {
 
     /** Takes an outcome. Returns false if the fetch goes on: it was late, and calls wait for it. */
     private synchronized boolean finish(Call.@Nullable Reply reply, @Nullable Throwable error) {
-        if (waiting > 0 && error instanceof SnowbankException known
+        if (waiting.get() > 0 && error instanceof SnowbankException known
                 && known.reason() == SnowbankException.Reason.DEADLINE) {
             return false;
         }
@@ -249,8 +244,8 @@ final class Buffer {
         }
     }
 
-    /** Returns how many IDs of the current stock were taken. */
-    synchronized long handed() {
-        return current.handed();
+    /** Returns how many IDs the client has handed out. */
+    synchronized long handedOut() {
+        return core.counts.ids.get() + current.handed();
     }
 }

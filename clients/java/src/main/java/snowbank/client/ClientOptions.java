@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * <p>Every setter throws {@link IllegalArgumentException} for a value that is not allowed, and {@link
  * NullPointerException} for null.
  */
-public final class ClientOptions {
+public final class ClientOptions implements Cloneable {
     /** Longer than any wait makes sense, and short enough to add to any time. */
     private static final Duration TIMEOUT_MAX = Duration.ofDays(365);
 
@@ -66,19 +66,12 @@ public final class ClientOptions {
         } else if (!tls.equals(TlsFiles.NONE)) {
             throw new IllegalArgumentException("TLS is set, and no endpoint uses it; write tls:" + endpoints.get(0).text());
         }
-        ClientOptions copy = new ClientOptions();
-        copy.endpoints.addAll(endpoints);
-        copy.source = source;
-        copy.timeout = timeout;
-        copy.token = token;
-        copy.tokenFile = tokenFile;
-        copy.tls = tls;
-        copy.prefersFirst = prefersFirst;
-        copy.takesTurns = takesTurns;
-        copy.listener = listener;
-        copy.limits = limits;
-        copy.readToken();
-        return copy;
+        readToken();
+        try {
+            return (ClientOptions) clone();
+        } catch (CloneNotSupportedException error) {
+            throw new AssertionError(error);
+        }
     }
 
     /** Sets the source to take IDs from. The default is the daemon's first one. */

@@ -33,6 +33,9 @@ final class Connection {
     /** The most requests that are sent ahead of their replies. A daemon reads some 500 in a turn. */
     private static final int IN_FLIGHT_MAX = 1_024;
     private static final int TAG_MAX = 0xffff;
+    /** The wait that a NEXT request carries, and that of a fetch. Then the daemon sends a part. */
+    private static final long ASKED_WAIT_MS = 1_000;
+    private static final long FETCH_WAIT_MS = 50;
     /** How long a reply that may have come already is looked for before the connection has failed. */
     private static final long LAST_LOOK_NANOS = 10_000_000;
     final String label;
@@ -172,8 +175,9 @@ final class Connection {
         // Far fewer than 65,535 requests are in the row.
         lastTag = lastTag % TAG_MAX + 1;
         sent.tag = lastTag;
-        sent.waitMs = Math.max(0, Math.min(sent.call.request.maxWaitMs(), sent.call.leftNanos() / 1_000_000));
-        Wire.Request asked = new Wire.Request(sent.call.request.kind(), sent.count, 0, sent.call.request.isFetch());
+        Wire.Request asked = new Wire.Request(sent.call.request.kind(), sent.count, sent.call.request.isFetch());
+        long maxWaitMs = asked.kind() != Wire.NEXT ? 0 : asked.isFetch() ? FETCH_WAIT_MS : ASKED_WAIT_MS;
+        sent.waitMs = Math.max(0, Math.min(maxWaitMs, sent.call.leftNanos() / 1_000_000));
         sent.call.tried();
         row.add(sent);
         if (row.size() == 1) {

@@ -28,8 +28,6 @@ import java.util.function.LongSupplier;
 public final class SnowbankClient implements AutoCloseable, LongSupplier {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final long COUNT_MAX = Integer.MAX_VALUE - 8;
-    /** The longest wait that a batch asks of the daemon. */
-    private static final long BATCH_WAIT_MS = 1_000;
     /** How often a close with a time looks whether calls are in flight. */
     private static final long CLOSE_POLL_MS = 5;
 
@@ -77,7 +75,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     }
 
     private Call waiter(Duration timeout) {
-        Call waiter = call(new Wire.Request(Wire.NEXT, 1, 0, true), timeout);
+        Call waiter = call(new Wire.Request(Wire.NEXT, 1, true), timeout);
         core.buffer.serve(waiter);
         return waiter;
     }
@@ -102,7 +100,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
             throw new IllegalArgumentException(count + " IDs are asked for; 1 to " + COUNT_MAX
                 + " are allowed, or fewer if the daemon's max_count is lower");
         }
-        return new Wire.Request(Wire.NEXT, count, BATCH_WAIT_MS, false);
+        return new Wire.Request(Wire.NEXT, count, false);
     }
 
     private long[] ids(Call.Reply reply) {
@@ -131,7 +129,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         Optional<String> endpoint = core.lanes.stream().map(Rest::connection).filter(java.util.Objects::nonNull)
             .map(connection -> connection.label).findFirst();
         return new Stats(counts.calls.get(), counts.retries.get(), counts.refusals.get(), counts.failures.get(),
-            counts.ids.get() + core.buffer.handed(), counts.dropped.get(), counts.oldestMs.get(), endpoint);
+            core.buffer.handedOut(), counts.dropped.get(), counts.oldestMs.get(), endpoint);
     }
 
     /** Ends the client and its calls in flight at once. IDs left in the buffer are skipped. */

@@ -62,12 +62,11 @@ final class Wire {
     /**
      * What a call asks for.
      *
-     * @param maxWaitMs the longest wait that it wants
      * @param isFetch true if fewer IDs are welcome
      */
-    record Request(int kind, long count, long maxWaitMs, boolean isFetch) {
-        static final Request OF_PING = new Request(PING, 0, 0, false);
-        static final Request OF_INFO = new Request(INFO, 0, 0, false);
+    record Request(int kind, long count, boolean isFetch) {
+        static final Request OF_PING = new Request(PING, 0, false);
+        static final Request OF_INFO = new Request(INFO, 0, false);
 
         byte[] encode(int tag, byte[] source, long waitMs) {
             if (kind != NEXT) {
