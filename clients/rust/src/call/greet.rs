@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -34,8 +35,10 @@ pub(crate) async fn rounds(core: Arc<Core>) {
     let limits = core.options.limits;
     sleep(limits.first_round.mul_f64(fastrand::f64())).await;
     let mut suspects: HashSet<Pair> = HashSet::new();
+    // Their own, because calls remember which address they used last.
+    let addresses: Vec<_> = core.options.endpoints.iter().map(|_| random_address()).collect();
     loop {
-        let mut greeted = greet_all(&core).await;
+        let mut greeted = greet_all(&core, &addresses).await;
         let found = pairs(&greeted);
         match found.iter().find(|(pair, _)| suspects.contains(pair)) {
             Some((pair, places)) if core.collision().is_none() => {
@@ -60,13 +63,13 @@ pub(crate) async fn rounds(core: Arc<Core>) {
 }
 
 /// Greets all endpoints at the same time. Returns those that greeted, in their order.
-async fn greet_all(core: &Arc<Core>) -> Vec<Greeted> {
+async fn greet_all(core: &Arc<Core>, addresses: &[Arc<AtomicUsize>]) -> Vec<Greeted> {
     let mut tasks = tokio::task::JoinSet::new();
-    for at in 0..core.options.endpoints.len() {
+    for (at, next) in addresses.iter().cloned().enumerate() {
         let core = Arc::clone(core);
         tasks.spawn(async move {
             let endpoint = &core.options.endpoints[at];
-            let opened = dial(&core.options, endpoint, &core.name(at), &random_address()).await;
+            let opened = dial(&core.options, endpoint, &core.name(at), &next).await;
             opened.ok().map(|opened| (at, opened))
         });
     }
