@@ -233,27 +233,25 @@ func (c *collector) addIDs(body []byte, size int) error {
 		if err := c.check(first, uint64(count-1)*stride, count); err != nil {
 			return err
 		}
-		for id := first; count > 0; count-- {
-			c.ids = append(c.ids, int64(id))
-			id += stride
+		at := len(c.ids)
+		c.ids = append(c.ids, make([]int64, count)...)
+		for i := range c.ids[at:] {
+			c.ids[at+i] = int64(first + uint64(i)*stride)
 		}
 	}
 	return nil
 }
 
 // check makes sure that the next IDs increase, that they fit an int64, and that there are no more
-// than the request asked for. It makes room for them.
+// than the request asked for.
 func (c *collector) check(first, span uint64, count uint32) error {
-	switch all := len(c.ids) + int(count); {
+	switch {
 	case first < c.least:
 		return breachf("its IDs do not increase: %d comes after %d", first, c.least-1)
 	case first > math.MaxInt64 || span > math.MaxInt64-first:
 		return breachf("its IDs from %d on exceed 63 bits", first)
-	case all > int(c.asked.count):
+	case len(c.ids)+int(count) > int(c.asked.count):
 		return breachf("its reply has more than the %d IDs asked for", c.asked.count)
-	case all > cap(c.ids):
-		// At most twice what has arrived.
-		c.ids = append(make([]int64, 0, max(all, min(2*cap(c.ids), int(c.asked.count)))), c.ids...)
 	}
 	c.least = first + span + 1
 	return nil

@@ -55,7 +55,7 @@ final class Connection {
     /** The requests that wait for a place in the row. */
     private final Queue<Sent> waiting = new ArrayDeque<>();
     private int lastTag = Wire.HELLO_TAG;
-    private boolean isEnded;
+    private volatile boolean isEnded;
     /** True once it is not needed but for the replies in the row. */
     private boolean isLeft;
     private @Nullable Future<?> check;
@@ -270,14 +270,10 @@ final class Connection {
     }
 
     private void sendForOthers() {
-        while (!isEnded()) {
+        while (!isEnded) {
             wake.acquireUninterruptibly();
             send();
         }
-    }
-
-    private synchronized boolean isEnded() {
-        return isEnded;
     }
 
     /** Takes replies until the connection ends. */
@@ -410,7 +406,7 @@ final class Connection {
             // It is closed as far as it can be.
         }
         core.ended(this);
-        if (lane != null && lane.leave(this, reason) && reason != null && !core.isClosed()) {
+        if (lane != null && lane.leave(this, reason) && reason != null && !core.isClosed) {
             core.failed(label, reason);
         }
         left.forEach(sent -> sent.next.accept(0));

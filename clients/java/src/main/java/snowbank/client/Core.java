@@ -39,7 +39,7 @@ final class Core {
     private final Set<Call> calls = ConcurrentHashMap.newKeySet();
     private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
     volatile boolean isClosing;
-    private volatile boolean isClosed;
+    volatile boolean isClosed;
     volatile @Nullable SnowbankException collision;
 
     Core(ClientOptions options) {
@@ -87,10 +87,6 @@ final class Core {
     /** Returns why no call may get IDs now, or null. */
     @Nullable RuntimeException problem() {
         return isClosed ? closed() : collision;
-    }
-
-    boolean isClosed() {
-        return isClosed;
     }
 
     static IllegalStateException closed() {

@@ -48,7 +48,7 @@ final class Greet {
     }
 
     private synchronized void again(long waitMs) {
-        if (!core.isClosed()) {
+        if (!core.isClosed) {
             timer = Core.after(waitMs * 1_000_000, () -> Core.thread("snowbank-round", this::round).start());
         }
     }
