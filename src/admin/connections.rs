@@ -47,7 +47,9 @@ async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: S
     let mut served = pin!(async {
         if let Some(stream) = encrypted(stream, tls, rejections).await {
             let is_loopback = stream.is_at_loopback();
-            site.serve(stream, is_loopback, &answers).await;
+            if let Some(error) = site.serve(stream, is_loopback, &answers).await {
+                rejections.log(&peer, &format!("the admin listener found no request of HTTP/1.1: {error}"));
+            }
         }
     });
     let served = poll_fn(|cx| {
@@ -60,7 +62,7 @@ async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: S
     });
     tokio::select! {
         biased;
-        () = evicted => rejections.log(peer, "it was idle at the admin listener, and a newcomer needed its place"),
+        () = evicted => rejections.log(&peer, "it was idle at the admin listener, and a newcomer needed its place"),
         () = served => {}
     }
 }

@@ -59,8 +59,13 @@ pub(super) struct Site(pub(super) Health);
 impl Site {
     /// Serves one connection until it ends. If `is_loopback`, a Host header must have a
     /// [local name](is_local_name). Keeps `answers` true while a request of the connection waits
-    /// for its answer.
-    pub(super) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
+    /// for its answer. Returns the error if the client sent no valid request.
+    pub(super) async fn serve<S>(
+        &self,
+        stream: S,
+        is_loopback: bool,
+        answers: &AtomicBool,
+    ) -> Option<hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -84,10 +89,12 @@ impl Site {
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // Only the peer causes errors here. After an error, the connection is over.
-        if tokio::time::timeout(LIFE, connection.as_mut()).await.is_err() {
+        let ended = tokio::time::timeout(LIFE, connection.as_mut()).await;
+        if ended.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
         }
+        ended.ok()?.err().filter(hyper::Error::is_parse)
     }
 
     async fn answer(&self, request: &Request<Incoming>, is_loopback: bool) -> Response<Full<Bytes>> {

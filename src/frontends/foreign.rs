@@ -18,8 +18,10 @@ pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
             ));
         }
         // PROXY's version 2 begins with two empty lines. Clients of Redis and memcached may send
-        // empty lines too, so the fifth byte decides. On a native listener four bytes decide.
-        [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => return Some(PROXY.to_owned()),
+        // empty lines too, so what follows decides. On a native listener four bytes decide.
+        [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] | [0, b'\r', b'\n', b'Q', ..] => {
+            return Some(PROXY.to_owned());
+        }
         [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => return Some(PROXY.to_owned()),
         [b'P', b'R', b'I', b' ', ..] => (
             "an HTTP/2 client, such as gRPC,",

@@ -142,7 +142,7 @@ impl Memcached {
                 return Step::Answered { consumed, error };
             }
             Increment::OnlyByOne => only_by_one(&facts.sources[source]),
-            Increment::OutOfRange => increment_out_of_range(by, facts.max_count),
+            Increment::OutOfRange => increment_out_of_range(delta, facts.max_count),
         };
         self.keys.clear();
         match form {

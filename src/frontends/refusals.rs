@@ -1,5 +1,6 @@
 //! The reasons of refusals, in the same words for every protocol.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::access::TooFast;
@@ -200,7 +201,7 @@ pub(super) fn only_by_one(source: &str) -> String {
 }
 
 /// Describes an increment that is out of range.
-pub(super) fn increment_out_of_range(by: i64, most: u32) -> String {
+pub(super) fn increment_out_of_range(by: impl Display, most: u32) -> String {
     format!("found count {by}, allowed 0 to {most}")
 }
 

@@ -3,6 +3,8 @@
 mod health;
 
 use std::fs::File;
+use std::io::Write;
+use std::net::TcpStream;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::http::{ask, get, sample, scrape};
@@ -269,4 +271,17 @@ fn status_watch_repeats_the_page_with_rates() {
     assert!(watching.try_wait().expect("a child").is_none(), "the command has ended");
     watching.kill().expect("it runs");
     watching.wait().expect("a child");
+}
+
+/// The answers to these give no reason.
+#[test]
+fn what_is_no_http_request_is_logged_at_the_admin_listener() {
+    let daemon = with_admin(TWO_SOURCES);
+    for sent in [&b"\x16\x03\x01\x02\0\x01\0\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = TcpStream::connect(admin_of(&daemon).tcp()).expect("connected");
+        stream.write_all(sent).expect("sent");
+    }
+    for found in ["invalid HTTP method", "HTTP/2"] {
+        daemon.assert_logs(&format!("the admin listener found no request of HTTP/1.1: {found}"));
+    }
 }

@@ -293,11 +293,12 @@ fn a_request_that_half_arrived_at_a_stop_is_answered() {
 const HTTP: &[u8] = b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n";
 const REDIS: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const TLS: &[u8] = b"\x16\x03\x01\x02\0\x01\0\r\n\r\n";
+const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x01\x0a\0\0\x02\0\x01\0\x02";
 const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
 /// Clients of other protocols. Each row: the listener, the bytes sent to it, a part of the reply,
 /// and a part of the log line.
-const FOREIGN: [(&str, &[u8], &str, &str); 21] = [
+const FOREIGN: [(&str, &[u8], &str, &str); 23] = [
     ("native", TLS, "", "a TLS client on a listener without TLS"),
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
     ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
@@ -323,6 +324,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 21] = [
         "a client that sent no valid request on a listener for clients of Redis",
     ),
     ("resp", TLS, "remove tls: from the client's address", "a TLS client on a listener without TLS"),
+    ("resp", PROXY_2, "a PROXY protocol header", "a PROXY protocol header"),
     ("resp", NATIVE, "of the setting listen", "a client of Snowbank's own protocol"),
     ("http", REDIS, "HTTP/1.1 400", "a Redis client on a listener for clients of HTTP"),
     ("http", TLS, "HTTP/1.1 400", "a TLS client on a listener without TLS"),
@@ -332,6 +334,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 21] = [
     ("memcached", HTTP, "CLIENT_ERROR ", "an HTTP client on a listener for clients of memc"),
     ("memcached", REDIS, "CLIENT_ERROR ", "a Redis client on a listener for clients of memc"),
     ("memcached", TLS, "CLIENT_ERROR ", "a TLS client on a listener without TLS"),
+    ("memcached", PROXY_2, "CLIENT_ERROR a PROXY protocol header", "a PROXY protocol header"),
     ("noeqd", TLS, "", "a TLS client on a listener without TLS"),
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
 ];

@@ -277,7 +277,7 @@ fn stats(section: Option<&[u8]>, conditions: &Conditions<'_>, out: &mut Vec<u8>)
 /// depend on how many bytes have arrived.
 fn rejection(bytes: &[u8]) -> Option<String> {
     if let Some(first) = bytes.first_chunk::<4>()
-        && !first[..3].contains(&b'\n')
+        && (first[0] == 0 || !first[..3].contains(&b'\n'))
         && !first.eq_ignore_ascii_case(b"get ")
         && first[0] != super::binary::REQUEST
         && let Some(reason) = foreign::known(first, Protocol::Memcached)
