@@ -10,7 +10,7 @@ mod same_site;
 use std::borrow::Cow;
 
 pub(crate) use accepted_types::AcceptedType;
-pub(crate) use same_site::{BadHeader, MISDIRECTED, SiteHeaders, is_local_name};
+pub(crate) use same_site::{BadHeader, MISDIRECTED, SiteHeaders, in_line, is_local_name};
 
 /// The largest head of a request. Browsers send the cookies of all of a machine's ports, which may
 /// have 16 KiB.

@@ -149,6 +149,10 @@ fn index_of<'a>(
     })
 }
 
+/// More than the IDs of a daemon can be ahead of this machine's clock: by `max_ahead`, by a tick, and
+/// by what two clocks differ.
+const FUTURE_FROM_US: i64 = 60_000_000;
+
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers are exact only up to 2^53.
@@ -159,7 +163,7 @@ struct Line<'a> {
     layout_assumed: bool,
     time: String,
     unix_ms: i64,
-    /// True if the ID would have been made later than now: the layout may be the wrong one.
+    /// True if no daemon can have made the ID yet: the layout may be the wrong one.
     #[serde(skip_serializing_if = "is_false")]
     in_future: bool,
     /// The worker ID, if it consists of several node fields.
@@ -181,7 +185,7 @@ impl<'a> Line<'a> {
             layout_assumed: is_assumed,
             time: chosen.layout.rfc3339(decoded.instant),
             unix_ms: decoded.instant.unix_ms(),
-            in_future: decoded.instant > now,
+            in_future: decoded.instant.0.saturating_sub(now.0) > FUTURE_FROM_US,
             worker_id: (node_fields.count() > 1).then_some(decoded.worker),
             fields: decoded.fields,
         })

@@ -110,7 +110,7 @@ pub(super) enum HostNameFault {
     LettersAndDigits,
     #[error("whose number belongs to an address or is not behind a word")]
     NoWord,
-    #[error("whose part {0:?} is random or belongs to an address")]
+    #[error("whose part {0:?} may be random or belong to an address")]
     RandomPart(String),
     #[error("whose number {0} has too many digits")]
     LongNumber(String),
@@ -208,7 +208,8 @@ impl Machine {
             // An interface of a bridge or a tunnel may give the same address a longer prefix.
             [at, ..] if is_one => {
                 let widest = fit.iter().map(|at| at.prefix).min();
-                Ok((at.address, named_prefix.or(widest), format!("interface {}", at.name)))
+                let subnet = widest.filter(|prefix| *prefix <= SUBNET_PREFIX_MAX);
+                Ok((at.address, named_prefix.or(subnet), format!("interface {}", at.name)))
             }
             [] => Err(NoNumber::NoAddress { others: in_words(&others) }),
             several => Err(NoNumber::SeveralAddresses { found: in_words(several) }),
@@ -232,6 +233,10 @@ fn in_words(found: &[&Interface]) -> String {
     let found: Vec<_> = found.iter().map(|at| format!("{} ({})", at.address, at.name)).collect();
     if found.is_empty() { "none".into() } else { found.join(", ") }
 }
+
+/// The longest prefix of an interface that tells which addresses other machines have. Clouds and
+/// networks of containers give each machine a link of its own, with a longer one.
+const SUBNET_PREFIX_MAX: u32 = 29;
 
 /// The characters that Kubernetes uses in random suffixes.
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";

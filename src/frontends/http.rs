@@ -29,7 +29,7 @@ use self::route::answer;
 use super::refusals::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Gets, Step, foreign};
 use crate::config::Protocol;
-use crate::web::{HEAD_BYTES_MAX, head_too_long, is_local_name};
+use crate::web::{HEAD_BYTES_MAX, MISDIRECTED, head_too_long, in_line, is_local_name};
 use snowbank_id::layout::UnixMicros;
 use snowbank_wire::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -170,7 +170,7 @@ impl Http {
             }
             Answer::Done(reply) => {
                 self.reply(out, &reply, head.method, form);
-                if reply.closes() {
+                if reply.closes() || conditions.rejection.is_some() {
                     return Step::Close { error: reply.error };
                 }
                 Step::Answered { consumed: size, error: reply.error }
@@ -181,22 +181,37 @@ impl Http {
     /// Returns the refusal of a request that this client may not make. If tokens are required,
     /// every request needs a token, except those of load balancers and for the OpenAPI description.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
-        if let Err(bad) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
-            return Some(Reply::refusal(ErrorCode::Malformed, 400, &bad.to_string(), None));
+        if let Some((status, reason)) = self.fault(head) {
+            let reply = Reply::refusal(ErrorCode::Malformed, status, &reason, None);
+            conditions.rejection = Some(reason);
+            return Some(reply);
         }
-        if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
-            return Some(Reply::misdirected());
-        }
-        if let Some((header, value)) = head.site.foreign_site() {
-            return Some(Reply::foreign_site(header, value));
-        }
-        let denial = show_token(head.token, conditions)?;
+        let denial = show_token(head.token, conditions);
         // A wrong token is refused on every path.
-        if head.token.is_none() && route::is_open(head) {
-            return None;
+        let denial = denial.filter(|_| head.token.is_some() || !route::is_open(head));
+        let (code, status, reason) = match denial {
+            Some(denial) => (ErrorCode::Unauthorized, 401, denial),
+            None => (ErrorCode::Malformed, 400, route::body_fault(head)?),
+        };
+        let reply = Reply::refusal(code, status, &reason, None);
+        conditions.rejection = Some(reason);
+        Some(reply)
+    }
+
+    /// Returns the status and the reason if a request with these headers gets no IDs from anybody.
+    fn fault(&self, head: &Head<'_>) -> Option<(u16, String)> {
+        if let Err(bad) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
+            return Some((400, bad.to_string()));
         }
-        conditions.rejection = Some(denial.clone());
-        Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
+        // A script of another site could read the answer (DNS rebinding).
+        if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
+            return Some((421, MISDIRECTED.to_owned()));
+        }
+        // A browser sent it for a page of another site.
+        let (header, value) = head.site.foreign_site()?;
+        let value = in_line(value);
+        let allowed = "allowed: pages of this address; send the request from that page's server";
+        Some((403, format!("found {header}: {value}, {allowed}")))
     }
 
     /// Encodes a complete reply.

@@ -214,7 +214,10 @@ impl Resp {
         }
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
-            Ok(consumed) => self.request(&arguments, &bytes[..consumed], consumed, conditions, out),
+            Ok(consumed) => {
+                self.announced.set_inline(false);
+                self.request(&arguments, &bytes[..consumed], consumed, conditions, out)
+            }
             Err(miss) => Resp::missed(miss, bytes, conditions, out),
         }
     }
@@ -229,12 +232,12 @@ impl Resp {
         if commands::is_foreign(&bytes[..consumed]) {
             return reject(conditions, out, foreign::describe(&bytes[..consumed], Protocol::Resp));
         }
-        self.announced.set_inline();
         let mut arguments = Arguments::NONE;
-        match parse::array(&array, &mut arguments) {
-            Ok(_) => self.request(&arguments, &array, consumed, conditions, out),
-            Err(_) => unreachable!("an array of words is a request"),
+        if parse::array(&array, &mut arguments).is_err() {
+            unreachable!("an array of words is a request");
         }
+        self.announced.set_inline(true);
+        self.request(&arguments, &array, consumed, conditions, out)
     }
 
     /// Takes a request, which the client sent in `consumed` bytes.

@@ -12,7 +12,7 @@ pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use
 pub(crate) enum BadHeader {
     #[error("found {count} {name} headers, allowed: 1")]
     Count { name: &'static str, count: usize },
-    #[error("found the host {0:?}, allowed: a name or an IP address, perhaps with a port")]
+    #[error("found the host \"{0}\", allowed: a name or an IP address, perhaps with a port")]
     Host(String),
 }
 
@@ -76,7 +76,7 @@ impl<'h> SiteHeaders<'h> {
                     name => name.is_none(),
                 } =>
             {
-                Err(BadHeader::Host(host.escape_ascii().to_string()))
+                Err(BadHeader::Host(in_line(host)))
             }
             _ => Ok(()),
         }
@@ -98,6 +98,12 @@ impl<'h> SiteHeaders<'h> {
         let is_same = page.zip(self.host).is_some_and(|(page, host)| host.eq_ignore_ascii_case(page));
         (!is_same).then_some(("origin", origin))
     }
+}
+
+/// Returns the start of a header's value for a line of text.
+pub(crate) fn in_line(value: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 128;
+    value[..value.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string()
 }
 
 /// The name in a Host header, without its port.

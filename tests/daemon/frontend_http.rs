@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
+use crate::support::http::{sample, scrape};
 use crate::support::{Port, Setup, TWO_SOURCES, poll};
 
 #[test]
@@ -470,7 +471,8 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
 
 #[test]
 fn requests_that_could_smuggle_another_close_the_connection() {
-    let daemon = with_two_sources("http");
+    let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
+    let mut closed = 0.0;
     let get = "GET /v1/ids HTTP/1.1\r\n";
     let local = format!("{get}host: localhost\r\n");
     let flood: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
@@ -507,7 +509,12 @@ fn requests_that_could_smuggle_another_close_the_connection() {
         let response = String::from_utf8(client.rest()).expect("text");
         assert!(response.starts_with(&format!("HTTP/1.1 {code}")), "{request:.80}: {response}");
         assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
+        closed += 1.0;
+        let name = "snowbank_connections_closed_total{reason=\"bad_request\"}";
+        assert_eq!(sample(&scrape(&daemon), name), closed, "{request:.80}");
     }
+    daemon.assert_logs("closed a connection: this address is for this machine only");
+    daemon.assert_logs("found a body, allowed: no body");
 }
 
 #[test]

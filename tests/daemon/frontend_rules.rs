@@ -135,6 +135,10 @@ fn incr_gives_integers_to_clients_that_are_known_to_read_them() {
     let mut client = Client::of(&daemon);
     client.send("INCR fast\r\n");
     read_id(&mut client, false);
+    // A library's request is one also behind an inline health check.
+    client.asks("PING\r\n", "+PONG\r\n");
+    client.send(array(&["INCR", "fast"]));
+    read_id(&mut client, true);
     let samples = scrape(&daemon);
     for (form, count) in [("integer", 6.0), ("string", 6.0)] {
         let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::system_error::{may_pass, more_files};
+use crate::writers::is_obstructed;
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
 /// what was found, what is allowed, and what to do.
@@ -88,15 +89,25 @@ impl StateError {
 
     /// Returns the error for a mark that cannot be read. Without the mark, it is unknown up to
     /// which ID its worker ID was granted.
-    pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
-        let path = path.display();
+    pub(crate) fn mark_unreadable(path: &Path, error: &io::Error) -> Self {
+        let shown = path.display();
         let reason = match error.kind() {
-            io::ErrorKind::Unsupported => format!("the mark in {path} cannot be used: {error}"),
-            _ => format!(
-                "{path} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
+            ErrorKind::Unsupported => format!("the mark in {shown} cannot be used: {error}"),
+            ErrorKind::InvalidData => format!(
+                "{shown} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
                  wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
                  set` with the highest number that was handed out"
             ),
+            _ if error.kind() != ErrorKind::PermissionDenied && is_obstructed(path, error) => {
+                return Self::lock_obstructed(path, error);
+            }
+            _ => {
+                return Self::from_system(
+                    error,
+                    format_args!("cannot read {shown}"),
+                    "run as a user who may",
+                );
+            }
         };
         StateError { cause: Cause::Damaged, reason }
     }

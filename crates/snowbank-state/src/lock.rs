@@ -282,11 +282,15 @@ fn lock_but(
                 continue;
             }
             let line = kind.holders_line(worker);
-            own.push(LockedFile::lock(&path, writers, &line, pause).map_err(|error| match error {
+            let file = LockedFile::lock(&path, writers, pause).map_err(|error| match error {
                 FileLockError::Held { holder } => kind.held(worker, holder),
                 FileLockError::Obstructed(error) => StateError::lock_obstructed(&path, &error),
                 FileLockError::Refused(error) => StateError::lock_refused(&path, &error),
-            })?);
+            })?;
+            // Before the holder's line makes it look whole.
+            check_whole(&file.file).map_err(|error| StateError::mark_unreadable(&path, &error))?;
+            file.describe(&line).map_err(|error| StateError::lock_refused(&path, &error))?;
+            own.push(file);
         }
         files.push(own);
     }
@@ -326,7 +330,7 @@ fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mar
     for path in paths {
         match free_mark(&path, writers) {
             Ok(mark) => marks.extend(mark.map(|mark| (path, mark))),
-            Err(error) => return Err(StateError::mark_damaged(&path, &error)),
+            Err(error) => return Err(StateError::mark_unreadable(&path, &error)),
         }
     }
     Ok(marks)
@@ -400,11 +404,22 @@ pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
-    read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
+    read_mark(&locked.file).map_err(|error| StateError::mark_unreadable(&locked.path, &error))
+}
+
+/// Checks that the file's first line is whole. An empty file has no mark yet: its maker was killed.
+fn check_whole(file: &File) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    if (1..HOLDER_BYTES).contains(&length) {
+        let text = format!("it has {length} bytes, and snowbank writes at least {HOLDER_BYTES}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(())
 }
 
 /// Returns the mark in a lock's file. Returns `None` if the file has no mark yet.
 fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+    check_whole(file)?;
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
         0 => Ok(None),

@@ -74,15 +74,9 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks the file, and writes into the file which process holds it and `what` the lock
-    /// protects. Makes the file if it is missing. If other users could have written the file, locks
+    /// Locks the file. Makes it if it is missing. If other users could have written the file, locks
     /// it, removes it and makes a new one. `pause` is the time between two attempts.
-    pub(super) fn lock(
-        path: &Path,
-        writers: Writers,
-        what: &str,
-        pause: Duration,
-    ) -> Result<LockedFile, FileLockError> {
+    pub(super) fn lock(path: &Path, writers: Writers, pause: Duration) -> Result<LockedFile, FileLockError> {
         let mut held = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
@@ -105,7 +99,6 @@ impl LockedFile {
                 continue;
             }
             if writers.alone_wrote(&metadata) {
-                describe(&locked.file, what)?;
                 return Ok(locked);
             }
             fs::remove_file(path).map_err(FileLockError::Obstructed)?;
@@ -117,6 +110,16 @@ impl LockedFile {
                 "somebody keeps removing it",
             )),
         })
+    }
+
+    /// Writes into the file which process holds it and `what` the lock protects, so that the error of
+    /// another daemon can name the holder.
+    pub(super) fn describe(&self, what: &str) -> io::Result<()> {
+        let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
+        debug_assert!(line.len() < HOLDER_BYTES as usize, "a holder's line that is cut off names no IDs");
+        line.resize(HOLDER_BYTES as usize, b' ');
+        line[HOLDER_BYTES as usize - 1] = b'\n';
+        self.file.write_all_at(&line, 0)
     }
 
     /// Checks that the name still leads to the locked file.
@@ -176,13 +179,4 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
     // The umask may have removed bits of the mode.
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
-}
-
-/// Writes the lock's holder into the file, so that the error of another daemon can name the holder.
-fn describe(file: &File, what: &str) -> io::Result<()> {
-    let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
-    debug_assert!(line.len() < HOLDER_BYTES as usize, "a holder's line that is cut off names no IDs");
-    line.resize(HOLDER_BYTES as usize, b' ');
-    line[HOLDER_BYTES as usize - 1] = b'\n';
-    file.write_all_at(&line, 0)
 }

@@ -42,13 +42,7 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
         seen.push(match &writers {
             Ok(writers) => {
                 let mark = readable_mark(&path, *writers);
-                let mark = mark.map_err(|error| {
-                    StateError::from_system(
-                        &error,
-                        format_args!("cannot read {}", path.display()),
-                        "run as a user who may",
-                    )
-                });
+                let mark = mark.map_err(|error| StateError::mark_unreadable(&path, &error));
                 let file = open_file(&path, OpenOptions::new().read(true)).ok();
                 Seen { worker, holder: file.and_then(|file| LockedFile::holder_of(&file)), mark }
             }
@@ -68,7 +62,7 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
 /// them.
 ///
 /// # Errors
-/// A mark is damaged.
+/// A start would find no readable mark.
 pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mark>, StateError> {
     let Ok(writers) = writers_of(directory) else { return Ok(Vec::new()) };
     let mut paths: Vec<PathBuf> =
@@ -82,10 +76,9 @@ pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mar
     for path in paths {
         match readable_mark(&path, writers) {
             Ok(mark) => marks.extend(mark),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(StateError::mark_damaged(&path, &error));
-            }
-            Err(_) => {}
+            // Another user may be allowed to.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(StateError::mark_unreadable(&path, &error)),
         }
     }
     Ok(marks)
@@ -166,7 +159,8 @@ mod tests {
             .into_iter()
             .map(|seen| seen.mark.unwrap_err().to_string())
             .collect();
-        assert!(errors[0].contains("-0.lock: its second line is no mark"), "{errors:?}");
-        assert!(errors[1].contains("-1.lock: "), "{errors:?}");
+        assert!(errors[0].contains("granted: its second line is no mark"), "{errors:?}");
+        assert!(errors[1].contains("-1.lock: it is a link"), "{errors:?}");
+        assert!(errors[1].contains("find out who put this there"), "{errors:?}");
     }
 }

@@ -102,14 +102,22 @@ pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
     if runs_in_container() {
         return Ok(());
     }
-    let path = std::path::absolute(directory).map_err(Untrusted::NotSeen)?;
-    for above in path.ancestors().skip(1) {
-        let mode = match fs::metadata(above) {
+    check_ways_to(&std::path::absolute(directory).map_err(Untrusted::NotSeen)?)
+}
+
+/// Checks the directories above a path, and those above the target of each link on the way.
+fn check_ways_to(path: &Path) -> Result<(), Untrusted> {
+    for place in path.ancestors() {
+        // Fails if links lead round in a circle.
+        let mode = match fs::metadata(place) {
             Err(error) if is_missing(&error) => continue,
             found => found.map_err(Untrusted::NotSeen)?.mode() & PERMISSIONS,
         };
-        if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
-            return Err(Untrusted::Open(above.to_owned(), mode));
+        if place != path && mode & ALL_WRITE != 0 && mode & STICKY == 0 {
+            return Err(Untrusted::Open(place.to_owned(), mode));
+        }
+        if let (Ok(target), Some(parent)) = (fs::read_link(place), place.parent()) {
+            check_ways_to(&parent.join(target))?;
         }
     }
     Ok(())

@@ -179,6 +179,13 @@ fn an_address_of_a_subnet_wider_than_the_layout_is_refused() {
         assert_refused(number(&wide, "ipv4:10.1.0.0/16", 1024), false, &["16 bits", "at most 10"]);
     }
     assert_eq!(number(&machine_in_subnets(&[("eth0", [10, 1, 3, 7], 22)]), "ipv4", 1024), Ok(0x03_07));
+    // A link of the machine's own tells nothing about other machines.
+    for prefix in 30..=32 {
+        let own_link = machine_in_subnets(&[("ens4", [10, 128, 4, 7], prefix)]);
+        let (number, place) = own_link.number(&"ipv4".parse().unwrap(), 1024, false).unwrap();
+        assert_eq!(number, 7);
+        assert!(place.contains("whose subnet is not known"), "{place}");
+    }
     // A variable has no prefix: the line says that nothing was checked.
     let given = Machine { given_ipv4: Some("10.1.4.7".into()), ..machine(&[]) };
     let (number, place) = given.number(&"ipv4".parse().unwrap(), 1024, false).unwrap();

@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::frontends::refusals::{Words, ceil_to_ms};
-use crate::web::MISDIRECTED;
 use snowbank_wire::ErrorCode;
 
 pub(super) const JSON: &str = "application/json";
@@ -56,22 +55,6 @@ impl Reply {
         let retry_after_ms = retry_after.map(ceil_to_ms);
         let problem = Reply::json(&Problem { error: code.name(), message, retry_after_ms });
         Reply { status, error: Some(code), retry_after, ..problem }
-    }
-
-    /// Returns the refusal of a request to a loopback address under a name of another machine.
-    /// Without this refusal, a script of another site could read the answer (DNS rebinding).
-    pub(super) fn misdirected() -> Reply {
-        Reply::refusal(ErrorCode::Malformed, 421, MISDIRECTED, None)
-    }
-
-    /// Returns the refusal of a request that a browser sent for a page of another site, as this
-    /// header shows.
-    pub(super) fn foreign_site(header: &str, value: &[u8]) -> Reply {
-        let text = format!(
-            "found {header}: {}, allowed: pages of this address; send the request from that page's server",
-            value.escape_ascii()
-        );
-        Reply::refusal(ErrorCode::Malformed, 403, &text, None)
     }
 
     /// Returns true for errors after which the connection serves nothing more. A mistake in a request

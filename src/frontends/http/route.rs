@@ -1,7 +1,7 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, codec_of, known, malformed, source_of};
+use super::query::{Query, codec_of, known, source_of};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
 use crate::frontends::refusals::STOPPING;
@@ -31,6 +31,12 @@ pub(super) fn is_open(head: &Head<'_>) -> bool {
     head.method == "OPTIONS" || [OPENAPI_PATH, HEALTH_PATH].contains(&&*decoded(head.path))
 }
 
+/// Returns the fault of a request with a body, which is not read.
+pub(super) fn body_fault(head: &Head<'_>) -> Option<String> {
+    let found = head.body.filter(|_| decoded(head.path) != OPENAPI_PATH)?;
+    Some(format!("found {found}, allowed: no body; send parameters in the query"))
+}
+
 /// Returns whether a request is for IDs, as katsubushi counts: also if it has a mistake.
 pub(super) fn is_get(head: &Head<'_>) -> bool {
     matches!(head.method, "GET" | "POST") && draws_ids(&decoded(head.path))
@@ -52,9 +58,6 @@ fn leaf_key(path: &str) -> Option<&str> {
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let path = &*decoded(head.path);
-    if let Some(found) = head.body.filter(|_| path != OPENAPI_PATH) {
-        return Err(malformed(&format!("found {found}, allowed: no body; send parameters in the query")));
-    }
     let draws = draws_ids(path);
     check_method(head, if draws { DRAWING } else { READING })?;
     if ["/v1/sources", OPENAPI_PATH, HEALTH_PATH].contains(&path) {

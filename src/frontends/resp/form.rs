@@ -33,8 +33,8 @@ pub(super) struct Announced {
     is_exact: bool,
     /// True if the client announced any other library.
     is_other: bool,
-    /// True if the client has sent an inline command. No library does. A person or a script reads
-    /// the digits as a text.
+    /// True if the last command, which may be an EXEC, was inline. No library sends INCR so. A person or a script
+    /// reads the digits as a text.
     is_inline: bool,
     /// True once the connection is counted.
     is_counted: bool,
@@ -48,9 +48,10 @@ impl Announced {
         self.is_other = !self.is_exact && !name.is_empty();
     }
 
-    /// Records that the client has sent an inline command.
-    pub(super) fn set_inline(&mut self) {
-        self.is_inline = true;
+    /// Records whether the command that follows is inline. A health check may be, on the same
+    /// connection as a library's requests.
+    pub(super) fn set_inline(&mut self, is_inline: bool) {
+        self.is_inline = is_inline;
     }
 
     /// Returns the form of the IDs of a source for the client. Counts the client's connection once,

@@ -120,7 +120,10 @@ impl<F: FrontEnd> Connection<F> {
                     turn = Box::pin(self.flush_or_serve(turn)).await?;
                     continue;
                 }
-                Box::pin(self.flush()).await?;
+                match turn {
+                    TurnEnd::Parked(_) => Box::pin(self.write_some()).await?,
+                    _ => Box::pin(self.flush()).await?,
+                }
             }
             self.record_kept();
             // False if requests that were read in an earlier turn must be served first.
@@ -172,9 +175,10 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Waits for the IDs of a request, and encodes its reply. If more bytes were read behind the
-    /// request than a short turn serves, also waits for a permit. All connections that wait for a
-    /// source continue at the same time once the source has IDs again.
+    /// Waits for the IDs of a request, and encodes its reply. Meanwhile, writes earlier replies as
+    /// the client reads them. If more bytes were read behind the request than a short turn serves,
+    /// also waits for a permit. All connections that wait for a source continue at the same time
+    /// once the source has IDs again.
     ///
     /// # Errors
     /// The connection was reset, or writing its replies failed. A request that was waiting has left
@@ -186,7 +190,7 @@ impl<F: FrontEnd> Connection<F> {
             tokio::select! {
                 biased;
                 () = parked.ready(&thread) => {}
-                reset = self.stream.reset() => return Err(reset),
+                error = self.write_while_waiting() => return Err(error),
             }
             if thread.draining.get() && !self.has_more_requests().await {
                 self.exchange.front.end_with_next_reply();
@@ -195,7 +199,7 @@ impl<F: FrontEnd> Connection<F> {
             waiting = Turn::take(&thread, &mut self.session, |turn| exchange.resume(turn, parked));
         }
         if self.exchange.unread.len() > SHORT_READ_BYTES_MAX {
-            self.flush().await?;
+            self.write_some().await?;
             poll_fn(|cx| self.poll_permit(cx)).await;
         }
         Ok(())

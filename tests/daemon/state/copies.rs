@@ -93,11 +93,13 @@ fn a_malformed_mark_is_refused_and_a_missing_one_is_not() {
         "{}",
         String::from_utf8_lossy(marked)
     );
-    for noise in [&b"granted"[..], &[0; 64], &[b'9'; 4_096]] {
-        fs::write(&lock, [said, noise].concat()).expect("written");
+    let noises = [&b"granted"[..], &[0; 64], &[b'9'; 4_096]].map(|noise| [said, noise].concat());
+    // The last one has lost its mark with the end of its first line.
+    for damaged in noises.into_iter().chain([b"hello\n".to_vec()]) {
+        fs::write(&lock, damaged).expect("written");
         machine.setup("").end().assert_refusal(&[lock.to_str().unwrap(), "remove it"]);
     }
-    fs::write(&lock, "process 1, worker ID 0, of a program that marks nothing\n").expect("written");
+    fs::write(&lock, said).expect("written");
     let daemon = machine.start("");
     assert!(daemon.draw_one() > last);
 }

@@ -203,3 +203,44 @@ fn a_command_replaces_contrary_marks_of_the_same_counter() {
     counter(2, 1).mark_anew(&marked(101, &owner)).unwrap();
     assert_eq!((bounds(1, 1), bounds(2, 1), bounds(2, 2)), (101, 101, 11));
 }
+
+/// Whoever cut the file off may have removed its mark. The refused start must not make it look whole.
+#[test]
+fn a_lock_file_that_is_cut_off_is_refused_until_it_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    lock(directory.path()).unwrap().mark(&marked(7, &Owner::new())).unwrap();
+    let path = only_lock(directory.path());
+    let whole = fs::read(&path).unwrap();
+    for length in [1, HOLDER_BYTES as usize - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        for _ in 0..2 {
+            let refused = lock(directory.path()).unwrap_err();
+            assert_eq!(refused.cause(), Cause::Damaged);
+            assert!(refused.to_string().contains(&format!("it has {length} bytes")), "{refused}");
+        }
+    }
+    // A daemon that was killed when it had made the file has left an empty one.
+    fs::write(&path, "").unwrap();
+    assert_eq!(lock(directory.path()).unwrap().own_marks(), Ok(vec![]));
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(lock(directory.path()).unwrap().own_marks().unwrap()[0].id_bound, 7);
+}
+
+/// Whoever may write a directory can put another one in the place of those below it.
+#[test]
+fn all_directories_on_the_way_through_links_are_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for below in ["open/x/locks", "closed"] {
+        fs::create_dir_all(at(below)).unwrap();
+    }
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::symlink("../open/x", at("closed/link")).unwrap();
+    std::os::unix::fs::symlink(at("closed/link"), at("link")).unwrap();
+    std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+    for path in ["open/x/locks", "closed/link/locks", "link/locks", "circle/locks"] {
+        assert!(lock(&at(path)).is_err(), "{path}");
+    }
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(lock(&at("link/locks")).is_ok());
+}

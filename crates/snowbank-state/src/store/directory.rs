@@ -49,7 +49,8 @@ impl StateDir {
         let shown = path.display();
         make(path).map_err(|error| not_made(path, &error))?;
         let writers = writers_of(path)?;
-        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
+        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, PAUSE)
+            .and_then(|locked| locked.describe("state directory").map(|()| locked).map_err(Into::into));
         let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => {
                 let advice =

@@ -26,7 +26,7 @@ use snowbank_wire::MAX_REPLY_SIZE;
 
 /// One connection's share is the free budget divided by this. Pipelines of libraries for Redis send
 /// everything before they read. A lone such client may use a fifth of the budget: with the default,
-/// a million replies to INCR. Four such clients use up half. Clients that never read exceed the
+/// 800,000 replies to INCR. Four such clients use up half. Clients that never read exceed the
 /// budget by at most 8 KiB each. That is [`KEPT_FREELY`] of replies, a small frame, and the
 /// requests of one short turn. Over TLS, add what TLS keeps unsent.
 const SHARE: usize = 4;

@@ -126,6 +126,35 @@ impl<F: FrontEnd> Connection<F> {
         Ok(())
     }
 
+    /// Writes as many of the queued replies as the socket takes now. Writes all of them if the
+    /// connection may queue no more.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub(super) async fn write_some(&mut self) -> io::Result<()> {
+        if !self.may_queue_more() {
+            return self.flush().await;
+        }
+        while self.has_unwritten() {
+            let written = poll_fn(|cx| Poll::Ready(self.poll_some(cx))).await;
+            let Poll::Ready(written) = written else { break };
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Writes queued replies as the client reads them, and returns when the connection fails. Does
+    /// not end a client that reads nothing: the request for which the connection waits has a
+    /// deadline.
+    pub(super) async fn write_while_waiting(&mut self) -> io::Error {
+        while self.has_unwritten() {
+            if let Err(error) = poll_fn(|cx| self.poll_some(cx)).await {
+                return error;
+            }
+        }
+        self.stream.reset().await
+    }
+
     /// Writes some of the queued replies or, while the client takes none, serves the requests that
     /// follow `turn`. Returns how the last turn ended.
     ///
