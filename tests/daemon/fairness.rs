@@ -132,11 +132,7 @@ fn delivered_share(drawn: &[Run]) -> f64 {
 /// While clients ask for more IDs than there are, the daemon hands out every ID.
 #[test]
 fn overload_delivers_the_full_rate_and_all_admitted_requests() {
-    ["relaxed", "strict"].into_iter().for_each(overload_delivers_the_full_rate);
-}
-
-fn overload_delivers_the_full_rate(order: &str) {
-    let daemon = Setup::configured(PATIENT).args(["--order", order]).start();
+    let daemon = Setup::configured(PATIENT).start();
     let crowd = Crowd::around(&daemon);
     let (streamed, millions, singles) = thread::scope(|scope| {
         let daemon = &daemon;
@@ -172,7 +168,7 @@ fn overload_delivers_the_full_rate(order: &str) {
     let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
     assert_distinct(drawn);
     let share = delivered_share(&inner);
-    assert!(share >= 0.99, "{order}: clients got {share} of the full rate over {} ms", to - from);
+    assert!(share >= 0.99, "clients got {share} of the full rate over {} ms", to - from);
     daemon.stop();
 }
 

@@ -186,9 +186,13 @@ full_disk() {
     inside timeout 120 sh -c 'until snowbank next --address unix:/run/snowbank/full.sock 2>/dev/null; do sleep 0.5; done' >"$work/waited" &
     client=$!
     sleep 25
-    show systemctl status --no-pager --lines=0 snowbank@full.service | grep 'Active:\|Status:' >"$work/status" || true
+    # While systemd tries again, the status is that of the new start.
+    has_reason() {
+        show systemctl status --no-pager --lines=0 snowbank@full.service | grep 'Active:\|Status:' >"$work/status"
+        grep -q 'Status: "cannot start: .*No space left on device' "$work/status"
+    }
+    until_true has_reason || fail "the status has no reason: $(cat "$work/status")"
     cat "$work/status"
-    grep -q 'Status: "cannot start: .*No space left on device' "$work/status" || fail "the status has no reason"
     [ "$(property ActiveState snowbank@full.socket)" = active ] || fail "the socket is lost"
     read_journal
     echo "tries in 25 s: $(daemon_lines | grep -c 'No space left')"
