@@ -124,6 +124,8 @@ fn checks_of_load_balancers_need_no_token() {
     for (request, code) in [
         ("GET /healthz", 200),
         ("HEAD /healthz", 200),
+        ("GET /", 200),
+        ("HEAD /", 200),
         ("OPTIONS /v1/ids", 200),
         ("GET /v1/openapi.json", 200),
         ("GET /v1/ids", 401),

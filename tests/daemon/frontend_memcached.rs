@@ -208,6 +208,15 @@ fn noreply_silences_only_commands_that_know_it() {
     }
 }
 
+/// Clients send `set … noreply` by default. They must not be closed for commands without an answer.
+#[test]
+fn refused_commands_without_a_reply_close_nothing() {
+    let daemon = with_two_sources("memcached");
+    let mut client = FrontEndClient::of(&daemon);
+    client.send("set k 0 0 1 noreply\r\nv\r\n".repeat(1_500) + "get fast\r\n");
+    assert!(client.line().starts_with("VALUE fast 0 "));
+}
+
 /// No byte of such a value is kept, but the rest must arrive in time as that of any request.
 #[test]
 fn a_refused_value_that_stalls_closes_its_connection() {

@@ -352,6 +352,31 @@ fn refusals_of_long_requests_name_the_limit() {
     }
 }
 
+/// The keys fill the room of a transaction, and more than a thousand requests are refused.
+#[test]
+fn a_transaction_that_is_too_long_is_refused_at_its_end() {
+    let daemon = with_two_sources("resp");
+    let mut client = Client::of(&daemon);
+    let requests: String = (0..4_000).map(|key| array(&["INCR", &format!("fast:{key}")])).collect();
+    client.send(format!("MULTI\r\n{requests}EXEC\r\n"));
+    let lines: Vec<String> = (0..4_001).map(|_| client.line()).collect();
+    assert!(lines.iter().filter(|line| line.starts_with('-')).count() > 1_000);
+    assert!(client.line().starts_with("-EXECABORT "));
+}
+
+/// A client that leaves out replies would take the next one for another's.
+#[test]
+fn client_reply_off_closes_the_connection() {
+    let daemon = with_two_sources("resp");
+    for mode in ["OFF", "SKIP"] {
+        let mut client = Client::of(&daemon);
+        client.send(format!("CLIENT REPLY {mode}\r\nINCR fast\r\n"));
+        let rest = String::from_utf8(client.rest()).expect("text");
+        assert!(rest.starts_with("-ERR CLIENT REPLY OFF and SKIP are not known here"), "{rest}");
+        assert_eq!(rest.lines().count(), 1, "{rest}");
+    }
+}
+
 /// As a Redis, the daemon takes a pipeline of any length from a client that reads nothing until it
 /// has sent everything.
 #[test]
@@ -447,7 +472,8 @@ fn requests_behind_a_wrong_token_are_refused_one_by_one() {
     );
     client.is_closed();
     let mut client = Client::of(&daemon);
-    const PIPELINED: usize = 4_000;
+    // More than the errors in a row that close a connection with a token.
+    const PIPELINED: usize = 1_100;
     let mut sender = client.0.get_ref().try_clone().expect("a socket");
     let sends = std::thread::spawn(move || {
         let requests = format!("AUTH wrong\r\n{}", "INCR fast\r\n".repeat(PIPELINED));

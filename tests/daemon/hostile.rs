@@ -196,4 +196,11 @@ fn a_peer_that_sends_only_errors_is_closed() {
     }
     wire.assert_closed();
     daemon.assert_logs("its last thousand requests were errors");
+    // What is sent at once is answered before the end.
+    let mut wire = daemon.connect();
+    wire.send(&error.repeat(1_100));
+    for _ in 0..1_100 {
+        wire.reply().error();
+    }
+    wire.assert_closed();
 }

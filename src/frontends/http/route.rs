@@ -18,6 +18,9 @@ const OPENAPI_PATH: &str = "/v1/openapi.json";
 
 /// The path where load balancers ask whether the daemon takes requests.
 const HEALTH_PATH: &str = "/healthz";
+/// The paths that load balancers ask. Many ask the root by default. A target without a path is the
+/// root.
+const HEALTH_PATHS: [&str; 3] = [HEALTH_PATH, "/", ""];
 
 /// The methods of paths that draw IDs, and of all others.
 const DRAWING: &str = "GET, POST, HEAD, OPTIONS";
@@ -28,7 +31,8 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// Returns whether a request needs no token: those of load balancers, and those for the OpenAPI
 /// description.
 pub(super) fn is_open(head: &Head<'_>) -> bool {
-    head.method == "OPTIONS" || [OPENAPI_PATH, HEALTH_PATH].contains(&&*decoded(head.path))
+    let path = &*decoded(head.path);
+    head.method == "OPTIONS" || path == OPENAPI_PATH || HEALTH_PATHS.contains(&path)
 }
 
 /// Returns the fault of a request with a body, which is not read.
@@ -60,7 +64,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     let path = &*decoded(head.path);
     let draws = draws_ids(path);
     check_method(head, if draws { DRAWING } else { READING })?;
-    if ["/v1/sources", OPENAPI_PATH, HEALTH_PATH].contains(&path) {
+    if ["/v1/sources", OPENAPI_PATH].contains(&path) || HEALTH_PATHS.contains(&path) {
         Query::parse(head.query, &[])?;
     }
     if head.method == "OPTIONS" {
@@ -75,7 +79,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
         "/id" => return Ok(katsubushi_id(head, facts)),
         "/ids" => return katsubushi_ids(head, conditions),
         OPENAPI_PATH => Ok(Reply::with_body(JSON, openapi(conditions))),
-        HEALTH_PATH => health(conditions),
+        path if HEALTH_PATHS.contains(&path) => health(conditions),
         "/v1/sources" => Ok(lookup::sources(conditions)),
         "/stats" => Ok(lookup::stats(conditions)),
         "/decodeSnowflakeId" => lookup::leaf_decode(head, facts),

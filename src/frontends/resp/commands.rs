@@ -114,6 +114,13 @@ impl Resp {
                 self.show_token(operands.last().copied().unwrap_or_default(), conditions)?;
                 encode::simple(out, "OK");
             }
+            // The client would take the next reply for one that it has asked to leave out.
+            "client" if client::leaves_out_replies(operands) => {
+                let text = "CLIENT REPLY OFF and SKIP are not known here: read each reply";
+                encode::error(out, &format!("ERR {text}"));
+                conditions.rejection = Some(text.to_owned());
+                return Ok(Reply::Last(Some(ErrorCode::Unsupported)));
+            }
             "quit" => {
                 encode::simple(out, "OK");
                 return Ok(Reply::Last(None));

@@ -135,8 +135,8 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
-                    if self.exchange.is_denied {
-                        let _ = timeout(AUTHORIZED_WITHIN, Box::pin(self.answer_denied())).await;
+                    if self.exchange.is_ending {
+                        let _ = timeout(AUTHORIZED_WITHIN, Box::pin(self.answer_before_end())).await;
                     }
                     // From here on, a pending connection may be evicted while it is being closed.
                     self.record_silent();

@@ -18,6 +18,12 @@ static NEXT_CLIENT_ID: AtomicU64 = AtomicU64::new(1);
 /// The most bytes of a connection's name. Clients send their program's name.
 const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
 
+/// Returns true for CLIENT REPLY OFF and CLIENT REPLY SKIP.
+pub(super) fn leaves_out_replies(operands: &[&[u8]]) -> bool {
+    let [reply, mode, ..] = operands else { return false };
+    reply.eq_ignore_ascii_case(b"reply") && !mode.eq_ignore_ascii_case(b"on")
+}
+
 impl Resp {
     /// Answers HELLO [version [AUTH user token] [SETNAME name]].
     pub(super) fn hello(

@@ -22,7 +22,7 @@ const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 /// answers to what it has sent behind the token, and to what it sends next. For example, go-redis
 /// tries AUTH after a refused HELLO. Without an answer, such clients report a broken connection
 /// instead of the wrong token. No second token is looked at, so guessing tokens is not quicker.
-const DENIED_FOR: Duration = Duration::from_secs(1);
+const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
 /// or 64 common requests. Turns without a permit are short.
@@ -52,8 +52,8 @@ impl<F: FrontEnd> Connection<F> {
                 Err(_) => true,
             },
         };
-        if self.exchange.is_denied {
-            // That was counted and logged when the token was refused.
+        if self.exchange.is_ending {
+            // That was counted and logged when the end began.
         } else if is_late {
             thread.counters.unauthorized_timeouts.add(1);
             self.record_unauthorized("it sent no token within five seconds");
@@ -91,11 +91,12 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Answers the requests of a client whose token was refused. None of them is granted.
+    /// Answers requests for another moment before the connection ends, so that a client that has
+    /// sent several reads a reply to each. After a refused token none of them is granted.
     ///
     /// # Errors
     /// The connection failed.
-    pub(super) async fn answer_denied(&mut self) -> io::Result<()> {
+    pub(super) async fn answer_before_end(&mut self) -> io::Result<()> {
         let mut turn = self.turn_of_unread();
         loop {
             self.record_silent();
@@ -104,7 +105,7 @@ impl<F: FrontEnd> Connection<F> {
                 TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => return Ok(()),
                 TurnEnd::Done => {
                     let version = self.member.thread.live_config.borrow().version;
-                    match timeout(DENIED_FOR, poll_fn(|cx| self.poll_turn(cx, version))).await {
+                    match timeout(SILENT_FOR, poll_fn(|cx| self.poll_turn(cx, version))).await {
                         Ok(turn) => turn?,
                         Err(_) => return Ok(()),
                     }

@@ -38,8 +38,9 @@ pub(super) struct Exchange<F: FrontEnd> {
     /// The number of errors in a row. A request for IDs, and any answer without an error, sets it
     /// to 0.
     errors_in_row: u16,
-    /// True once a token was refused whose connection answers for another moment.
-    pub(super) is_denied: bool,
+    /// True once the connection is to end, but answers for another moment: a token was refused, or
+    /// too many requests were errors.
+    pub(super) is_ending: bool,
     /// The share of the budget for queued bytes that the connection had in its last turn.
     pub(super) share: Share,
     /// The cost of the turn so far, without the cost of TLS.
@@ -55,7 +56,7 @@ impl<F: FrontEnd> Exchange<F> {
             read_at: NEVER_READ,
             backlog: None,
             errors_in_row: 0,
-            is_denied: false,
+            is_ending: false,
             share: Share::WHOLE,
             turn_cost: TURN_COST,
         }
@@ -83,8 +84,14 @@ impl<F: FrontEnd> Exchange<F> {
                 Step::Skipped { consumed } => at += consumed,
                 Step::Answered { consumed, error } => {
                     at += consumed;
-                    if self.record_answer(turn, peer, error) {
-                        at = bytes.len();
+                    let is_answered = turn.state.output.len() > answered;
+                    if self.record_answer(turn, peer, error, is_answered) {
+                        if turn.conditions.session.is_authorized() {
+                            // A pipeline's client reads a reply to each request that it has sent.
+                            self.is_ending = true;
+                        } else {
+                            at = bytes.len();
+                        }
                         break TurnEnd::Close;
                     }
                 }
@@ -103,7 +110,7 @@ impl<F: FrontEnd> Exchange<F> {
                 Step::Denied { consumed } => {
                     at += consumed;
                     turn.thread.counters.record_other(F::PROTOCOL, Some(ErrorCode::Unauthorized));
-                    if !std::mem::replace(&mut self.is_denied, true) {
+                    if !std::mem::replace(&mut self.is_ending, true) {
                         break close(turn, peer, Some(ErrorCode::Unauthorized));
                     }
                 }
@@ -328,13 +335,24 @@ impl<F: FrontEnd> Exchange<F> {
     /// Counts an answer without IDs. Logs the answer if it refuses a client that has sent no token.
     /// Returns true if the connection must close, because too many answers in a row were errors.
     #[cold]
-    fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
+    fn record_answer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: &SocketStream,
+        error: Option<ErrorCode>,
+        is_answered: bool,
+    ) -> bool {
         turn.thread.counters.record_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
             turn.thread.counters.unauthorized_refusals.add(1);
             turn.thread.common.rejections.log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
         }
-        self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
+        match error {
+            // The bytes of a request without a reply are its whole cost.
+            Some(_) if !is_answered => return false,
+            Some(_) => self.errors_in_row = self.errors_in_row.saturating_add(1),
+            None => self.errors_in_row = 0,
+        }
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
         if is_one_too_many {
             turn.thread.counters.record_closed(CloseReason::Errors);
