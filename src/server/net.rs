@@ -1,6 +1,7 @@
 //! Sockets: from addresses in the settings to bytes read and written.
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
+//! - `listen_error`: why the daemon cannot listen.
 //! - `registered`: a listener on a reactor.
 //! - `pending`: limits the number of connections that owe a TLS handshake or a token.
 //! - `socket_stream`: one type for TCP, Unix and TLS connections. `tls_stream`: the TLS connection
@@ -11,6 +12,7 @@
 pub(crate) mod counted_socket;
 pub(crate) mod inherited;
 pub(crate) mod listen;
+pub(crate) mod listen_error;
 pub(crate) mod pending;
 pub(crate) mod registered;
 pub(crate) mod rejections;

@@ -11,6 +11,7 @@ use listenfd::ListenFd;
 use socket2::Socket;
 
 use super::listen::{self, Listener};
+use super::listen_error::ListenError;
 use crate::config::{Address, Purpose};
 use crate::server::shared::start_error::StartError;
 
@@ -18,7 +19,7 @@ use crate::server::shared::start_error::StartError;
 const FIRST_DESCRIPTOR: usize = 3;
 
 /// The most sockets that are taken over. A larger number is an error in the environment.
-const SOCKETS_MAX: usize = 256;
+pub(super) const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
@@ -49,11 +50,8 @@ impl Inherited {
         for (index, name) in (0..handed_over.len()).zip(names) {
             let protocol = name.strip_suffix(OVER_TLS);
             let listener = take_listener(&mut handed_over, index, protocol.is_some()).map_err(|reason| {
-                let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
                 let descriptor = FIRST_DESCRIPTOR + index;
-                StartError::WrongSetting(format!(
-                    "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
-                ))
+                ListenError::Inherited { descriptor, name: name.to_owned(), reason }
             })?;
             sockets.push((Purpose::from_socket(protocol.unwrap_or(name)), listener));
         }
@@ -73,13 +71,11 @@ impl Inherited {
 
 /// Refuses a wrong number of sockets. If the daemon ignored the mistake, it would listen at other
 /// addresses than those in its unit.
-fn check_count(sockets: &str) -> Result<(), StartError> {
+fn check_count(sockets: &str) -> Result<(), ListenError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),
         _ if sockets.is_empty() => Ok(()),
-        _ => Err(StartError::WrongSetting(format!(
-            "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
-        ))),
+        _ => Err(ListenError::SocketCount(sockets.to_owned())),
     }
 }
 

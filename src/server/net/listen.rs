@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
+use super::listen_error::ListenError;
 use crate::config::Address;
-use crate::server::shared::start_error::StartError;
-use snowbank_state::system_error::{may_pass, more_files};
 
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
@@ -68,8 +67,8 @@ pub(crate) fn ipv4_port(address: &Address) -> Option<u16> {
 /// other listeners have.
 ///
 /// # Errors
-/// Returns the address and the reason, in one line.
-pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener>, StartError> {
+/// The address cannot be had.
+pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener>, ListenError> {
     match address {
         Address::Unix(path) => open_unix(path, SOCKET_MODE).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => {
@@ -82,26 +81,27 @@ pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener
 /// Opens the socket at which only the daemon's user can ask for a reload.
 ///
 /// # Errors
-/// Returns the path and the reason, in one line.
-pub(crate) fn open_reload_socket(path: &Path) -> Result<Listener, StartError> {
+/// The path cannot be had.
+pub(crate) fn open_reload_socket(path: &Path) -> Result<Listener, ListenError> {
     open_unix(path, RELOAD_SOCKET_MODE)
 }
 
 /// Returns the reason if a start cannot listen at this address, whether or not another program
 /// does. Either the machine does not have the address, or the path of a socket leads nowhere. Opens
 /// nothing, and resolves no host name.
-pub(crate) fn refusal_of_place(address: &Address) -> Option<StartError> {
+pub(crate) fn refusal_of_place(address: &Address) -> Option<ListenError> {
     match address {
         Address::Unix(path) => check_file(path).err().or_else(|| {
             let is_there =
                 path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir());
-            (!is_there).then(|| cannot_listen_at(path, &io::ErrorKind::NotFound.into()))
+            (!is_there)
+                .then(|| ListenError::Path { path: path.clone(), error: io::ErrorKind::NotFound.into() })
         }),
         Address::Tcp { host, port } | Address::Tls { host, port } => {
             let at = SocketAddr::new(host.parse().ok()?, *port);
             // Any free port of UDP shows whether the machine has the address.
             let error = UdpSocket::bind((at.ip(), 0)).err().filter(is_unavailable)?;
-            Some(cannot_listen(&at, &error))
+            Some(ListenError::Port { at, error })
         }
     }
 }
@@ -111,12 +111,10 @@ fn open_tcp(
     host: &str,
     port: u16,
     is_for_ipv4: bool,
-) -> Result<Vec<Listener>, StartError> {
+) -> Result<Vec<Listener>, ListenError> {
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
-        .map_err(|error| {
-            StartError::MayPass(format!("cannot resolve {address}: {error}; give an address of this machine"))
-        })?
+        .map_err(|error| ListenError::Unresolved { address: address.clone(), error })?
         .collect();
     let mut listeners = Vec::new();
     let mut unavailable = None;
@@ -128,8 +126,8 @@ fn open_tcp(
             Ok(_) => {}
             // `localhost` also resolves to ::1, even on a machine without IPv6. So one unavailable
             // address is no error.
-            Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
-            Err(error) => return Err(cannot_listen(&at, &error)),
+            Err(error) if is_unavailable(&error) => unavailable = Some(ListenError::Port { at, error }),
+            Err(error) => return Err(ListenError::Port { at, error }),
         }
     }
     match unavailable {
@@ -141,20 +139,6 @@ fn open_tcp(
 fn is_unavailable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
-}
-
-fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
-    let mend = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program, perhaps a snowbank that is still stopping, has this port; choose another port, or stop that program"
-        }
-        io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-        _ => more_files(error).unwrap_or_default(),
-    };
-    let separator = if mend.is_empty() { "" } else { "; " };
-    let reason = format!("cannot listen on {at}: {error}{separator}{mend}");
-    StartError::from_system(may_pass(error), reason)
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
@@ -197,21 +181,11 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
 }
 
-fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
+fn open_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
     remove_stale(path)?;
-    let socket = bind_unix(path, mode).map_err(|error| cannot_listen_at(path, &error))?;
+    let socket = bind_unix(path, mode).map_err(|error| ListenError::Path { path: path.to_owned(), error })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
-}
-
-fn cannot_listen_at(path: &Path, error: &io::Error) -> StartError {
-    let mend = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
-        io::ErrorKind::InvalidInput => "choose a shorter path",
-        _ => more_files(error).unwrap_or("its directory must exist and be writable"),
-    };
-    let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
-    StartError::from_system(may_pass(error), reason)
 }
 
 fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
@@ -228,40 +202,26 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
 ///
 /// # Errors
 /// Another file is there.
-fn check_file(path: &Path) -> Result<bool, StartError> {
+fn check_file(path: &Path) -> Result<bool, ListenError> {
     match std::fs::symlink_metadata(path) {
         Err(_) => Ok(false),
         Ok(metadata) if metadata.file_type().is_socket() => Ok(true),
-        Ok(_) => Err(StartError::WrongSetting(format!(
-            "cannot listen on unix:{}: a file that is no socket is there; choose another path",
-            path.display()
-        ))),
+        Ok(_) => Err(ListenError::NoSocket(path.to_owned())),
     }
 }
 
 /// Removes a socket file on which no process listens any more.
-fn remove_stale(path: &Path) -> Result<(), StartError> {
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
     if !check_file(path)? {
         return Ok(());
     }
-    let shown = path.display();
-    match connect_at_once(path) {
+    let path = path.to_owned();
+    match connect_at_once(&path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| {
-                let reason =
-                    format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}");
-                StartError::from_system(may_pass(&error), reason)
-            })
+            std::fs::remove_file(&path).map_err(|error| ListenError::Stale { path, error })
         }
-        Ok(()) => {
-            let reason =
-                format!("cannot listen on unix:{shown}: another program listens there; choose another path");
-            Err(StartError::MayPass(reason))
-        }
-        Err(error) => {
-            let reason = format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
-            Err(StartError::from_system(may_pass(&error), reason))
-        }
+        Ok(()) => Err(ListenError::PathInUse(path)),
+        Err(error) => Err(ListenError::PathUnknown { path, error }),
     }
 }
 

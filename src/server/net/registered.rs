@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
+use super::listen_error::ListenError;
 use crate::config::Address;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::start_error::StartError;
@@ -28,13 +29,13 @@ impl Registered {
     /// Registers a listener with the current reactor.
     ///
     /// # Errors
-    /// Returns the listener's address and the system's error, in one line.
+    /// The system's error.
     pub(crate) fn new(listener: Listener) -> Result<Registered, StartError> {
         let Listener { socket, address, _file } = listener;
-        let acceptor = Acceptor::register(socket).map_err(|error| {
-            let advice = "allow more open files and memory, or set fewer listeners";
-            StartError::MayPass(format!("cannot accept connections at {address}: {error}; {advice}"))
-        })?;
+        let acceptor = match Acceptor::register(socket) {
+            Ok(acceptor) => acceptor,
+            Err(error) => return Err(ListenError::NotRegistered { address, error }.into()),
+        };
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
