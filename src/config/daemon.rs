@@ -75,19 +75,18 @@ pub(super) fn tables() -> Vec<&'static str> {
 settings! {
     /// The configuration of a daemon after its checks: each value is in its range, and the values
     /// fit each other.
-    pub struct Settings at |settings, _index| (settings) {
+    pub struct Settings in Top, at |settings, _index| (settings) {
         /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for
         /// IPv6, port 0 for any free one), or "unix:/path" for a socket file. With "tls:" in front
         /// ("tls:0.0.0.0:7661") clients must speak TLS, see `[tls]`. Processes of the daemon's user
         /// or group can use a socket file.
         ///
         /// A daemon that other machines can reach needs worker_ids.
-        listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart(LISTENERS_OPENED),
-            |value| value.addresses();
+        listen: Vec<Address> = r#"["127.0.0.1:7660"]"#, Restart(LISTENERS_OPENED), |value| value.addresses();
 
         /// Threads that serve connections, 1 to 256. "auto" is one for each core. Set fewer to
         /// leave cores to other programs.
-        shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
+        shards: Shards = r#""auto""#, Restart("a connection stays on its shard's thread"),
             |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards);
 
         /// "relaxed": IDs of a source increase on each connection, and those of different
@@ -96,7 +95,7 @@ settings! {
         ///
         /// Relaxed by default: each shard then hands out IDs that it has claimed ahead. The order
         /// applies to the whole daemon.
-        order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
+        order: Order = r#""relaxed""#, Restart("IDs already handed out are in the old order"),
             |value| value.choice(&[Order::Relaxed, Order::Strict].map(|order| (order.name(), order)));
 
         /// The directory of the state that must outlast a restart: the ceilings below which IDs may
@@ -107,7 +106,7 @@ settings! {
         /// Empty: the first directory of $STATE_DIRECTORY, which systemd sets for a service, else
         /// "snowbank" in $XDG_STATE_HOME or ~/.local/state. If one user runs several daemons, each
         /// needs its own directory.
-        state_dir: StateDirChoice = r#""""# in Top, Restart("the ceilings are kept there"),
+        state_dir: StateDirChoice = r#""""#, Restart("the ceilings are kept there"),
             |value| value.state_dir();
 
         /// The directory of the locks by which this machine refuses a second daemon with the same
@@ -117,7 +116,7 @@ settings! {
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty
         /// after a boot.
-        lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
+        lock_dir: PathBuf = r#""/run/lock/snowbank""#, Restart("the locks of worker IDs are held there"),
             |value| value.directory();
 
         /// The source for keys that name no source, for clients of Redis, memcached and Leaf.
@@ -126,7 +125,7 @@ settings! {
         ///
         /// This source holds for all front ends: if it is set for Leaf, an INCR of a misspelt key
         /// draws an ID, too. Set it for tools whose key cannot be chosen, such as redis-benchmark.
-        any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
+        any_key: Option<String> = r#""""#, Reload, |value| value.source();
     }
     and {
         /// The section `[limits]`.
@@ -160,7 +159,7 @@ settings! {
 
 settings! {
     /// Bounds on what clients can make the daemon do.
-    pub struct Limits at |settings, _index| (settings.limits) {
+    pub struct Limits in Table("limits"), at |settings, _index| (settings.limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy
         /// and closes it.
         ///
@@ -170,7 +169,7 @@ settings! {
         ///
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems
         /// allow.
-        max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
+        max_connections: usize = "10000", Reload, |value| value.count(1..=1_000_000);
 
         /// The bytes that all connections together may have queued, 1,048,576 (1 MiB) to
         /// 1,099,511,627,776: replies that clients have not taken, and requests that have arrived
@@ -182,19 +181,18 @@ settings! {
         ///
         /// 128 MiB are enough for 400 clients that stop reading for seconds. With 50,000
         /// connections the daemon is then still below the MemoryMax= of its unit.
-        max_queued_bytes: usize = "134217728" in Table("limits"), Reload,
-            |value| value.count(1_048_576..=1_099_511_627_776);
+        max_queued_bytes: usize = "134217728", Reload, |value| value.count(1_048_576..=1_099_511_627_776);
 
         /// IDs per request, 1 to 4,294,967,295.
         ///
         /// A million is a quarter of a second of the twitter layout, and 8 MB if every ID is
         /// listed.
-        max_count: NonZeroU32 = "1000000" in Table("limits"), Reload, |value| value.count(1..=u64::from(u32::MAX));
+        max_count: NonZeroU32 = "1000000", Reload, |value| value.count(1..=u64::from(u32::MAX));
 
         /// The longest that a request may wait, even if it asks for more; "0": no request waits. A
         /// request that names no time waits up to 1s, or two ticks of the layout if that is longer.
         /// A request that would wait for longer than ten seconds is better refused.
-        max_wait: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
+        max_wait: Duration = r#""10s""#, Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest time for which a peer may leave something unfinished: a request that has
         /// begun to arrive, a TLS handshake, replies that it does not read. Then the daemon closes
@@ -202,7 +200,7 @@ settings! {
         ///
         /// Ten seconds outlast a garbage collector's pause and the retries of lost packets. A
         /// handshake has five seconds at most.
-        stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
+        stall_timeout: Duration = r#""10s""#, Reload, |value| value.duration(MS..=HOUR);
 
         /// The longest time for which a connection may be silent between requests; then the daemon
         /// closes it.
@@ -210,7 +208,7 @@ settings! {
         /// Off by default: an idle connection costs about 1 KB, and reopening it costs its client a
         /// round trip at the worst moment. Set it if clients leak connections, or if a firewall
         /// drops idle ones without a notice.
-        idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
+        idle_timeout: Option<Duration> = r#""off""#, Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
         /// The time between the signal to stop (SIGTERM) and the stop. Until then the daemon serves
@@ -219,32 +217,32 @@ settings! {
         /// SIGTERM, stops at once.
         ///
         /// Set it to the time that your load balancer takes to react.
-        drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
+        drain_delay: Duration = r#""3s""#, Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest time for which a stop waits for clients to take their last replies; "0": it
         /// does not wait. Five seconds are half of the time that container runtimes give a process
         /// before they kill it.
-        drain_timeout: Duration = r#""5s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
+        drain_timeout: Duration = r#""5s""#, Reload, |value| value.duration(Duration::ZERO..=HOUR);
     }
 }
 
 settings! {
     /// The rules for believing the machine's wall clock. A machine has one, so they hold for every
     /// source.
-    pub struct ClockSettings at |settings, _index| (settings.clock) {
+    pub struct ClockSettings in Table("clock"), at |settings, _index| (settings.clock) {
         /// The time that a forward step of the wall clock by more than a minute must last before
         /// the daemon believes it; "0": the daemon believes steps at once. Until then the time in
         /// IDs advances at its normal speed.
         ///
         /// A wrong time server is mostly corrected or outvoted within a minute.
-        step_hold: Duration = r#""60s""# in Table("clock"), Restart("it judges a step that is held"),
+        step_hold: Duration = r#""60s""#, Restart("it judges a step that is held"),
             |value| value.duration(Duration::ZERO..=24 * HOUR);
     }
 }
 
 settings! {
     /// The tokens of clients.
-    pub struct AuthSettings at |settings, _index| (settings.auth) {
+    pub struct AuthSettings in Table("auth"), at |settings, _index| (settings.auth) {
         /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them
         /// before it asks for IDs. "NAME: TOKEN" gives clients with that token an identity, see
         /// `[[identities]]`. Instead of a token, a line can have its SHA-256, "sha256:" and 64 hex
@@ -255,36 +253,36 @@ settings! {
         /// A client has five seconds to send its token. It learns of a wrong one after a second.
         ///
         /// Empty: clients need no token.
-        token_file: Option<FileRef> = r#""""# in Table("auth"), Reload, |value| value.file();
+        token_file: Option<FileRef> = r#""""#, Reload, |value| value.file();
     }
 }
 
 settings! {
     /// The certificates of TLS listeners. They speak TLS 1.3, which TLS libraries have had since
     /// 2018.
-    pub struct TlsSettings at |settings, _index| (settings.tls) {
+    pub struct TlsSettings in Table("tls"), at |settings, _index| (settings.tls) {
         /// The file of the certificate of "tls:" listeners, in PEM, followed by the intermediate
         /// certificates. A path or "credential:NAME", as for auth.token_file. Clients compare its
         /// names with the address that they connect to. The daemon refuses an expired certificate,
         /// as clients would.
-        certificate: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
+        certificate: Option<FileRef> = r#""""#, Reload, |value| value.file();
 
         /// The file of the certificate's private key, in PEM without a passphrase: a path or
         /// "credential:NAME". Only the daemon's user should be able to read it.
-        key: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
+        key: Option<FileRef> = r#""""#, Reload, |value| value.file();
 
         /// A file of CA certificates in PEM: a path or "credential:NAME". If it is set, a client of
         /// a "tls:" listener needs a valid certificate that one of these CAs signed, with any name.
         /// Revocation lists are not read: use a separate CA and certificates with a short life.
         ///
         /// Empty: clients need no certificate.
-        client_ca: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
+        client_ca: Option<FileRef> = r#""""#, Reload, |value| value.file();
     }
 }
 
 settings! {
     /// The listeners for operators.
-    pub struct AdminSettings at |settings, _index| (settings.admin) {
+    pub struct AdminSettings in Table("admin"), at |settings, _index| (settings.admin) {
         /// The addresses where the daemon reports its state over HTTP: /metrics for Prometheus,
         /// /healthz and /readyz for probes, /status as JSON, and / as a page. An address as in
         /// listen, several in an array, or only a port (9660) of 127.0.0.1. With "tls:" in front it
@@ -292,28 +290,26 @@ settings! {
         ///
         /// Off by default because it requires no token: everyone who can connect sees the daemon's
         /// status.
-        listen: Vec<Address> = r#""""# in Table("admin"), Restart(LISTENERS_OPENED),
-            |value| value.admin_addresses();
+        listen: Vec<Address> = r#""""#, Restart(LISTENERS_OPENED), |value| value.admin_addresses();
     }
 }
 
 settings! {
     /// The form and the level of log messages.
     #[derive(Copy)]
-    pub struct LogSettings at |settings, _index| (settings.log) {
+    pub struct LogSettings in Table("log"), at |settings, _index| (settings.log) {
         /// The form of log messages: "text" writes lines to standard error, with colours on a
         /// terminal; "json" a JSON object on each line; "journald" starts each line with its
         /// priority, which journald reads.
         ///
         /// "auto" is journald where standard error leads to the journal, as a systemd service's
         /// does, else text.
-        format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),
-            |value| value.variant();
+        format: LogFormat = r#""auto""#, Restart("the log was opened at the start"), |value| value.variant();
 
         /// The least severe messages that are logged: "error" (requests or a reload are refused), "warn"
         /// (that may happen soon), "info" (changes), "debug" or "trace". No level logs each
         /// request, and messages that repeat are limited, so "info" is a few lines a day.
-        level: LevelFilter = r#""info""# in Table("log"), Reload, |value| value.choice(&LEVELS);
+        level: LevelFilter = r#""info""#, Reload, |value| value.choice(&LEVELS);
     }
 }
 

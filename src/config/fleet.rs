@@ -35,25 +35,24 @@ fn read_coordinator(value: Value<'_>) -> Result<Option<CoordinatorKind>, Refused
 
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
-    pub struct FleetSettings at |settings, _index| (settings.fleet) {
+    pub struct FleetSettings in Table("fleet"), at |settings, _index| (settings.fleet) {
         /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5
         /// or later), or "none". A daemon waits while another one holds its worker ID. `snowbank
         /// fleet init` prepares the store: see docs/fleet.md.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs.
-        coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
+        coordinator: Option<CoordinatorKind> = r#""none""#, Restart(HELD),
             read_coordinator;
 
         /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd,
         /// "zookeeper://HOST:PORT" or "zookeepers://HOST:PORT" for ZooKeeper. The second form of
         /// each is over TLS. All must be of one cluster. If one does not answer, the daemon asks
         /// the next. Empty: this machine. The default ports are 2379 and 2181.
-        endpoints: Vec<Endpoint> = "[]" in Table("fleet"), Restart(HELD),
-            |value| value.endpoints();
+        endpoints: Vec<Endpoint> = "[]", Restart(HELD), |value| value.endpoints();
 
         /// The fleet's name at the coordinator, of the characters that a source's name may have.
         /// Daemons with one fleet name share their worker IDs, and have the same layouts.
-        name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
+        name: String = r#""default""#, Restart(HELD), |value| value.name();
 
         /// The longest time that a daemon serves while the coordinator is out of reach, 14s to 24h,
         /// and at least six times max_ahead. It is the fleet's: `snowbank fleet init` stores it
@@ -63,25 +62,25 @@ settings! {
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then
         /// writes seven times a second.
-        horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(HORIZON_MIN..=HORIZON_MAX);
+        horizon: Duration = r#""5m""#, Restart(HELD), |value| value.duration(HORIZON_MIN..=HORIZON_MAX);
 
         /// The user name at the coordinator. Empty: the coordinator requires none.
-        user: String = r#""""# in Table("fleet"), Restart(HELD), |value| value.text();
+        user: String = r#""""#, Restart(HELD), |value| value.text();
 
         /// The file with the user's password in its first line: a path or "credential:NAME", as for
         /// auth.token_file.
-        password_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
+        password_file: Option<FileRef> = r#""""#, Restart(HELD), |value| value.file();
 
         /// The file of the CA certificates that the daemon trusts for endpoints and peers over TLS.
         /// Empty: those of the system.
-        ca: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
+        ca: Option<FileRef> = r#""""#, Restart(HELD), |value| value.file();
 
         /// The file of this daemon's certificate in PEM, for a coordinator or peers that require
         /// one.
-        certificate: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
+        certificate: Option<FileRef> = r#""""#, Restart(HELD), |value| value.file();
 
         /// The file of that certificate's private key, in PEM without a passphrase.
-        key: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
+        key: Option<FileRef> = r#""""#, Restart(HELD), |value| value.file();
 
         /// The addresses where other daemons listen for clients, as in listen. A name stands for
         /// every daemon that it resolves to, and this daemon may be among them: all can have the
@@ -92,7 +91,7 @@ settings! {
         /// first line of auth.token_file with a token itself, not its hash. Others get none.
         ///
         /// Only a coordinator prevents daemons on several machines from using the same worker ID.
-        peers: Vec<Address> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.peers();
+        peers: Vec<Address> = r#""""#, Restart(PEERS), |value| value.peers();
     }
 }
 

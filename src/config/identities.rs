@@ -17,30 +17,30 @@ pub const ANONYMOUS: &str = "anonymous";
 
 settings! {
     /// One identity.
-    pub struct IdentitySettings at |settings, index| (settings.identities[index]) {
+    pub struct IdentitySettings in Identity, at |settings, index| (settings.identities[index]) {
         /// The name of this identity in logs, metrics and the token file. It has the characters of
         /// a source's name. A client has it by its token ("NAME: TOKEN" in auth.token_file) or by
         /// its certificate (certificate_names).
         ///
         /// "anonymous" is the identity of every client without another one. With `sources = []` it
         /// may draw no IDs.
-        name: String = r#""anonymous""# in Identity, Reload, |value| value.name();
+        name: String = r#""anonymous""#, Reload, |value| value.name();
 
         /// The names of this identity's client certificates, as in their subjectAltName: DNS names,
         /// URIs, email or IP addresses, each compared as a whole. Needs tls.client_ca. Empty: no
         /// certificate has this identity.
-        certificate_names: Vec<CertificateName> = "[]" in Identity, Reload, |value| value.certificate_names();
+        certificate_names: Vec<CertificateName> = "[]", Reload, |value| value.certificate_names();
 
         /// The names of the sources that it may draw from; "all" allows those that are added later,
         /// too. A request to another source is answered with unknown_source.
-        sources: Option<Vec<String>> = r#""all""# in Identity, Reload,
+        sources: Option<Vec<String>> = r#""all""#, Reload,
             |value| value.or_word("all", |value| value.names());
 
         /// The most IDs per second that all its connections draw together, 1 to 4,294,967,295, or
         /// "off". After a second without a request, a second's IDs are available at once. A request
         /// beyond the rate waits, or is answered with exhausted at once if it may not wait long
         /// enough.
-        rate: Option<u32> = r#""off""# in Identity, Reload,
+        rate: Option<u32> = r#""off""#, Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
     }
 }

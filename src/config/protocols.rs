@@ -131,11 +131,11 @@ impl Written for Replies {
 
 settings! {
     /// The front end for clients of Redis.
-    pub struct RespSettings at |settings, _index| (settings.front_ends.resp) {
+    pub struct RespSettings in Table("resp"), at |settings, _index| (settings.front_ends.resp) {
         /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as
         /// key draws an ID. The rules for worker_ids, TLS, tokens and limits apply here too. Empty:
         /// none.
-        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+        listen: Vec<Address> = r#""""#, Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT
         /// always replies with strings.
@@ -144,40 +144,40 @@ settings! {
         /// "auto", clients get integers if they announce a library that is known to read all 64
         /// bits, or send inline commands. All others get strings. If a client without a name can
         /// read only integers, choose "integer", unless others read them inexactly.
-        replies: Replies = r#""auto""# in Table("resp"), Reload, |value| value.variant();
+        replies: Replies = r#""auto""#, Reload, |value| value.variant();
     }
 }
 
 settings! {
     /// The front end for clients of memcached.
-    pub struct MemcachedSettings at |settings, _index| (settings.front_ends.memcached) {
+    pub struct MemcachedSettings in Table("memcached"), at |settings, _index| (settings.front_ends.memcached) {
         /// The addresses where clients of memcached and katsubushi connect, as in listen: each key
         /// of a get draws an ID, from the source of that name, or of the name before a colon, or
         /// else from any_key, or the first. Empty: none.
-        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+        listen: Vec<Address> = r#""""#, Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token,
         /// so the daemon then refuses to start with this front end. With false it starts, and
         /// everyone who can connect draws IDs.
-        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
+        tokens: bool = "true", Reload, |value| value.boolean();
     }
 }
 
 settings! {
     /// The front end for clients of noeqd.
-    pub struct NoeqdSettings at |settings, _index| (settings.front_ends.noeqd) {
+    pub struct NoeqdSettings in Table("noeqd"), at |settings, _index| (settings.front_ends.noeqd) {
         /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the
         /// number of IDs, which are from the first source. Empty: none.
-        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+        listen: Vec<Address> = r#""""#, Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
     }
 }
 
 settings! {
     /// The front end for clients of HTTP.
-    pub struct HttpSettings at |settings, _index| (settings.front_ends.http) {
+    pub struct HttpSettings in Table("http"), at |settings, _index| (settings.front_ends.http) {
         /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths
         /// of katsubushi and Leaf. A request that names no source draws from the first. Empty:
         /// none.
-        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+        listen: Vec<Address> = r#""""#, Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
     }
 }

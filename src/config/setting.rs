@@ -92,15 +92,18 @@ impl Row {
 /// Defines a struct of settings and its table of rows. A row has a field's meaning, type and
 /// default, when a change takes effect, and how a value is read within its bounds.
 ///
-/// The expression after `at` finds the struct in [`Settings`], by the index of its source or
-/// identity if it has one. The fields after `and` are not settings.
+/// All rows are in the section after the first `in`, unless a row names its own. The expression
+/// after `at` finds the struct in [`Settings`], by the index of its source or identity if it has
+/// one. The fields after `and` are not settings.
 macro_rules! settings {
+    (@section $of_all:expr) => { $of_all };
+    (@section $of_all:expr, $own:expr) => { $own };
     (
         $(#[$meta:meta])*
-        pub struct $name:ident at |$settings:ident, $index:ident| ($place:expr) {
+        pub struct $name:ident in $section:expr, at |$settings:ident, $index:ident| ($place:expr) {
             $(
                 $(#[doc = $doc:literal])+
-                $field:ident: $type:ty = $default:literal in $section:expr, $change:expr, $read:expr;
+                $field:ident: $type:ty = $default:literal $(in $own:expr)?, $change:expr, $read:expr;
             )*
         }
         $(and {
@@ -117,7 +120,7 @@ macro_rules! settings {
         impl $name {
             pub(crate) const ROWS: &'static [$crate::config::setting::Row] = &[$(
                 $crate::config::setting::Row {
-                    section: $section,
+                    section: settings!(@section $section $(, $own)?),
                     key: stringify!($field),
                     default: $default,
                     #[cfg(test)]

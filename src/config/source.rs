@@ -43,7 +43,7 @@ const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 settings! {
     /// One source after its checks: its worker IDs fit its layout, its layout has begun and not
     /// ended, and its durations fit each other and its tick.
-    pub struct SourceSettings at |settings, index| (settings.sources[index]) {
+    pub struct SourceSettings in Source, at |settings, index| (settings.sources[index]) {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
         /// all digits, and different for each source. A file with `[[sources]]` must name each of
         /// them.
@@ -87,7 +87,7 @@ settings! {
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as
         /// a table. Most libraries and tools can read twitter.
-        layout: Layout = r#""twitter""# in Source, Restart(MADE_OF), |value| value.layout();
+        layout: Layout = r#""twitter""#, Restart(MADE_OF), |value| value.layout();
 
         /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or
         /// `[0, 8]`), or the layout's node fields with their numbers ("datacenter=1,worker=0-3",
@@ -95,7 +95,7 @@ settings! {
         /// the same layout, and no two sources may either.
         ///
         /// Empty: worker 0, and the daemon listens only on loopback addresses and Unix sockets.
-        worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
+        worker_ids: WorkerIds = r#""""#, Restart(MADE_OF), |value| value.worker_ids();
 
         /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no
         /// other daemon of the fleet has, at the start, and needs `[fleet]`. The daemon prefers the
@@ -115,8 +115,7 @@ settings! {
         ///
         /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin
         /// then gives the others.
-        worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
-            |value| value.worker_id_from();
+        worker_id_from: WorkerIdFrom = r#""given""#, Restart(MADE_OF), |value| value.worker_id_from();
 
         /// The greatest age of an ID when it is handed out, at most max_ahead. Bursts are answered
         /// at once from the unused ticks of this window. IDs of different connections are out of
@@ -126,7 +125,7 @@ settings! {
         /// are further apart anyway. With ticks of 1ms, a window below 3ms loses IDs at full load,
         /// because a thread can wake up too late for a tick: about half of them at "0". With such a
         /// window the daemon promises only half of the rate to requests that wait.
-        burst_window: Duration = r#""10ms""# in Source, Restart(CLAIMS),
+        burst_window: Duration = r#""10ms""#, Restart(CLAIMS),
             |value| value.duration(Duration::ZERO..=DURATION_MAX);
 
         /// The longest time by which IDs may be ahead of the wall clock, after it stepped back or
@@ -134,19 +133,19 @@ settings! {
         /// least four ticks of the layout (the default grows with them).
         ///
         /// Time servers step a synchronised clock by less than ten seconds.
-        max_ahead: Duration = r#""10s""# in Source, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
+        max_ahead: Duration = r#""10s""#, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
 
         /// The reaction to a wall clock that steps back: "ride" continues at half speed until the
         /// wall clock has caught up, "wait" refuses requests until then. Ride by default, because a
         /// corrected clock should not stop an application. With wait, IDs are ahead of the clock
         /// only after a crash, by some seconds.
-        on_step_back: OnStepBack = r#""ride""# in Source, Restart(CLAIMS),
+        on_step_back: OnStepBack = r#""ride""#, Restart(CLAIMS),
             |value| value.choice(&[OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice)));
 
         /// The first sequence number after an idle tick: "spread" is a random one, "zero" is 0.
         /// Spread by default: with "zero", IDs at low load are all even, and tables sharded by them
         /// fill unevenly. Zero is for programs that expect Snowflake's numbers.
-        sequence_start: SequenceStart = r#""spread""# in Source, Restart(CLAIMS),
+        sequence_start: SequenceStart = r#""spread""#, Restart(CLAIMS),
             |value| value.choice(&[SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice)));
     }
 }
