@@ -11,6 +11,7 @@ use super::daemon::{rows_of_file, tables};
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
 use super::input::{Findings, Input};
 use super::mistake::Origin;
+use super::refused::WrongEntry;
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
@@ -90,15 +91,12 @@ impl Reader {
             // The file may be one of secrets, given as a configuration by mistake.
             "a line".to_owned()
         };
-        let text = if reason.contains(DUPLICATE) {
-            format!(
-                "found {found} a second time, allowed: once in each section; remove one, or move it: a line belongs to the \
-                 section above it, and what stands before the first section is the daemon's"
-            )
+        let wrong = if reason.contains(DUPLICATE) {
+            WrongEntry::Twice(found)
         } else {
-            format!("found {found}, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes")
+            WrongEntry::NotToml { found, reason: reason.to_owned() }
         };
-        self.findings.mistake(origin, "", text);
+        self.findings.mistake(origin, "", wrong);
     }
 
     fn read_root_entry(&mut self, input: &Input<'_>, entry: Entry<'_>) {
@@ -117,8 +115,8 @@ impl Reader {
                 }
             }
             _ => {
-                let text = format!("found a value, allowed: a section, which begins with the line [{name}]");
-                self.findings.mistake(input.origin(&value.span()), name, text);
+                let wrong = WrongEntry::NoSection(name.to_owned());
+                self.findings.mistake(input.origin(&value.span()), name, wrong);
             }
         }
     }
@@ -135,8 +133,8 @@ impl Reader {
             }
             None => {
                 let shown = format!("{prefix}{}", excerpt(name).escape_debug());
-                let text = explain_unknown(name, value.get_ref(), here);
-                self.findings.mistake(input.origin(&key.span()), shown, text);
+                let wrong = explain_unknown(name, value.get_ref(), here);
+                self.findings.mistake(input.origin(&key.span()), shown, wrong);
             }
         }
     }
@@ -165,7 +163,7 @@ impl Reader {
     /// few, or no list.
     fn tables_of<'v>(
         &mut self,
-        list: &str,
+        list: &'static str,
         allowed: RangeInclusive<usize>,
         input: &Input<'_>,
         entry: Entry<'v>,
@@ -175,25 +173,19 @@ impl Reader {
         let tables: Option<Vec<Listed<'v>>> = items.and_then(|items| {
             items.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
         });
-        let text = match tables {
+        let wrong = match tables {
             Some(tables) if allowed.contains(&tables.len()) => return tables,
-            Some(tables) => {
-                let least = allowed.start();
-                let most = allowed.end();
-                format!("found {} {list}, allowed: {least} to {most}", tables.len())
-            }
-            None => format!(
-                "found no list of {list}, allowed: [[{list}]], in double brackets, above the settings of each"
-            ),
+            Some(tables) => WrongEntry::WrongCount { list, found: tables.len(), allowed },
+            None => WrongEntry::NoList(list),
         };
-        self.findings.mistake(place, list, text);
+        self.findings.mistake(place, list, wrong);
         Vec::new()
     }
 
     /// Reads one table of a list.
     fn read_table(
         &mut self,
-        list: &str,
+        list: &'static str,
         index: usize,
         input: &Input<'_>,
         listed: Listed<'_>,
@@ -207,8 +199,7 @@ impl Reader {
             self.read_entry(input, &place, Entry { key, value });
         }
         if !table.contains_key("name") {
-            let text = format!("missing; each of [[{list}]] has a name of its own, as in name = \"orders\"");
-            self.findings.mistake(input.origin(&span), format!("{entry}.name"), text);
+            self.findings.mistake(input.origin(&span), format!("{entry}.name"), WrongEntry::NoName(list));
         }
     }
 }
@@ -235,13 +226,13 @@ type Listed<'v> = (Range<usize>, &'v DeTable<'v>);
 
 /// Explains a key that is not known in these sections: where it belongs, which key was probably
 /// meant, or which are allowed. A list of tables never counts as a setting, whatever its key.
-fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
+fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> WrongEntry {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
     let places: Vec<String> =
         rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
     if !places.is_empty() {
-        return format!("not known here; it belongs {}", places.join(" or "));
+        return WrongEntry::Elsewhere(places);
     }
     let rows_here: Vec<&Row> = rows_of_file().filter(|row| here.contains(&row.section)).collect();
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
@@ -262,13 +253,13 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String 
             .or_else(|| nearest(name, elsewhere.chain(sections)))
     };
     match meant {
-        Some(meant) => format!("not known; did you mean {meant}?"),
+        Some(meant) => WrongEntry::Misspelt(meant),
         None => {
             let known: Vec<String> = match (is_section || value.as_table().is_some(), &sections_here[..]) {
                 (true, [_, ..]) => sections_here.into_iter().map(|(_, section)| section).collect(),
                 _ => rows_here.iter().map(|row| row.key.to_owned()).collect(),
             };
-            format!("not known, allowed here: {}", known.join(", "))
+            WrongEntry::Unknown(known)
         }
     }
 }

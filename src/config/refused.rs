@@ -1,8 +1,57 @@
-//! The reasons why a setting refuses a value.
+//! The reasons why an entry of a file is refused, in words for whoever writes the file.
+
+use std::ops::RangeInclusive;
 
 use snowbank_fleet::WrongEndpoint;
 use snowbank_id::layout::LayoutError;
 use snowbank_wire::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+
+/// The reason why an entry is refused before its value is read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WrongEntry {
+    /// The key stands twice in one section.
+    #[error(
+        "found {0} a second time, allowed: once in each section; remove one, or move it: a line belongs to the section \
+         above it, and what stands before the first section is the daemon's"
+    )]
+    Twice(String),
+    /// The line is not TOML.
+    #[error("found {found}, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes")]
+    NotToml {
+        /// The line, unless it may be a secret.
+        found: String,
+        /// The words of the TOML library.
+        reason: String,
+    },
+    /// The key is that of a section.
+    #[error("found a value, allowed: a section, which begins with the line [{0}]")]
+    NoSection(String),
+    /// The key is that of a list of tables.
+    #[error("found no list of {0}, allowed: [[{0}]], in double brackets, above the settings of each")]
+    NoList(&'static str),
+    /// A list has too many or too few tables.
+    #[error("found {found} {list}, allowed: {} to {}", .allowed.start(), .allowed.end())]
+    WrongCount {
+        /// The key of the list.
+        list: &'static str,
+        /// The number of its tables.
+        found: usize,
+        /// How many tables the list may have.
+        allowed: RangeInclusive<usize>,
+    },
+    /// A table of this list has no name.
+    #[error("missing; each of [[{0}]] has a name of its own, as in name = \"orders\"")]
+    NoName(&'static str),
+    /// The key belongs to these other places.
+    #[error("not known here; it belongs {}", .0.join(" or "))]
+    Elsewhere(Vec<String>),
+    /// The key is like this one.
+    #[error("not known; did you mean {0}?")]
+    Misspelt(String),
+    /// The key is none of these.
+    #[error("not known, allowed here: {}", .0.join(", "))]
+    Unknown(Vec<String>),
+}
 
 /// The reason why a setting refuses a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
