@@ -51,6 +51,7 @@ mod summary;
 mod tokens;
 mod units;
 mod value;
+mod warning;
 mod worker_id_from;
 
 use std::fs::{self, File};
@@ -80,6 +81,7 @@ pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
+pub use warning::Warning;
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 
 use snowbank_id::layout::UnixMicros;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::inputs::{environment_of_service, warnings_of_environment};
+use super::inputs::{environment_of_service, warnings, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
 use crate::config::{self, Address, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::os_clock;
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(path));
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
     let loaded = config::load_with_secrets(Some((path, &text)), &overrides, cores(), now, &credentials);
-    let (mut settings, mut secrets) = match loaded {
+    let (mut settings, secrets) = match loaded {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
     };
@@ -113,11 +113,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
         }
     }
-    let mut warnings = settings.warnings(now);
+    let mut warnings = warnings(&settings, &secrets, now);
     let not_now = not_now.iter();
     warnings.extend(not_now.map(|reason| format!("`serve` would not start on this machine now: {reason}")));
     warnings.extend(settings.doubts(now));
-    warnings.append(&mut secrets.warnings);
     warnings.extend(place.as_ref().err().map(ToString::to_string));
     warnings.extend(unread.map(|error| error.to_string()));
     warnings.extend(warnings_of_environment(&settings));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::ADMIN_CONNECTIONS_MAX;
 use crate::config::{
-    self, Credentials, NoStateDir, Overrides, Secrets, Settings, StateDirChoice, StatePlace, Unread,
+    self, Credentials, NoStateDir, Overrides, Secrets, Settings, StateDirChoice, StatePlace, Unread, Warning,
 };
 use crate::os_clock;
 use crate::server::{Reloaded, StartError};
@@ -53,17 +53,21 @@ impl Inputs {
     /// The configuration cannot be used.
     pub(super) fn read_again(&self) -> Result<Reloaded, Unread> {
         let now = os_clock::read().wall;
-        let (mut settings, mut secrets) = self.read(now)?;
+        let (mut settings, secrets) = self.read(now)?;
         let level = settings.log.level;
         settle_state_dir(&mut settings).map_err(Unread::StateDir)?;
-        let mut warnings = settings.warnings(now);
-        warnings.append(&mut secrets.warnings);
+        let mut warnings = warnings(&settings, &secrets, now);
         warnings.extend(allow_open_files(&mut settings));
         // At a start, options and variables override the file on purpose. But an operator who
         // reloads expects the file's values.
         warnings.extend_from_slice(&settings.origins.overridden);
         Ok(Reloaded { settings, secrets, warnings, level, has_file: self.config.is_some() })
     }
+}
+
+/// Returns the warnings of the settings, and of the files that they name.
+pub(super) fn warnings(settings: &Settings, secrets: &Secrets, now: UnixMicros) -> Vec<String> {
+    settings.warnings(now).iter().chain(&secrets.warnings).map(Warning::to_string).collect()
 }
 
 /// Returns a warning for each misspelt environment variable, and a warning if only this container

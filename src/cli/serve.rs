@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::inputs::{Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings_of_environment};
+use super::inputs::{
+    Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings, warnings_of_environment,
+};
 use super::{Failure, Outcome, cores};
 use crate::admin;
 use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
@@ -67,13 +69,12 @@ fn start_and_serve(
     let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);
     let logs = Logs::start(log).map_err(|error| StartError::no_thread(&error))?;
     let sockets = inherited?;
-    let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
+    let (mut settings, secrets) = loaded.map_err(StartError::from)?;
     let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
-    let mut warned = settings.warnings(now);
-    warned.append(&mut secrets.warnings);
+    let mut warned = warnings(&settings, &secrets, now);
     warned.extend(allow_open_files(&mut settings));
     let choices = choices(&settings, &place, picked, &warned);
     let server = Server::open(Beginning {

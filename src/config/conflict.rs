@@ -135,6 +135,11 @@ pub(super) enum Conflict<'s> {
     NameTwice { name: &'s str, list: &'s str, earlier: usize },
 }
 
+/// Returns items with commas between them.
+pub(super) fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns names in quotes, with commas between them.
 pub(super) fn quoted_list(names: &[impl AsRef<str>]) -> String {
     names.iter().map(|name| format!("{:?}", name.as_ref())).collect::<Vec<_>>().join(", ")

@@ -66,7 +66,8 @@ fn check_settings(settings: &Settings) {
             assert_eq!(found, None, "two sources can make the same IDs");
         }
     }
-    let words = settings.summary().into_iter().chain(settings.warnings(NOW));
+    let warnings = settings.warnings(NOW).into_iter().map(|warning| warning.to_string());
+    let words = settings.summary().into_iter().chain(warnings);
     for line in words {
         assert!(!line.contains(char::is_control), "{line:?}");
     }

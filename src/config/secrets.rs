@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::Address;
 use super::file_ref::Credentials;
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::input::Findings;
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
+use super::{Address, Warning};
 use crate::os_clock;
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_fleet::peers::{PeerAccess, is_private};
@@ -38,7 +38,7 @@ pub struct Secrets {
     /// changed.
     pub fleet_files: BTreeMap<&'static str, u64>,
     /// A line for each probable mistake in a file, and for each unchecked file.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Returns a hash of a file's contents.
@@ -60,7 +60,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             Some(Ok(path)) => located.0.push((key, path)),
             // A missing credential is a mistake only if this process is the service.
             Some(Err(error)) if credentials.may_be_elsewhere => {
-                secrets.warnings.push(format!("{key}: {error}; not checked here"));
+                secrets.warnings.push(Warning::Unchecked { key, error });
             }
             Some(Err(error)) => findings.mistake_of(key, error),
         }
@@ -95,7 +95,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
         match ServerCertificate::read(files, settings.limits.stall_timeout, now) {
             Ok(certificate) => {
-                secrets.warnings.extend(certificate.warning(now));
+                secrets.warnings.extend(certificate.warning(now).map(Warning::Certificate));
                 secrets.tls = Some(certificate);
             }
             Err(fault) => {
@@ -112,19 +112,16 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
 }
 
 /// Returns a warning for each identity that no client can have.
-fn identities_of_nobody(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<String> {
-    let is_nobodys = |identity: &&IdentitySettings| {
+fn identities_of_nobody(
+    identities: &[IdentitySettings],
+    tokens: Option<&Tokens>,
+) -> impl Iterator<Item = Warning> {
+    let is_nobodys = move |identity: &&IdentitySettings| {
         let has_token = tokens.is_some_and(|tokens| tokens.has_identity(&identity.name));
         identity.certificate_names.is_empty() && identity.name != ANONYMOUS && !has_token
     };
-    let warning = |identity: &IdentitySettings| {
-        let name = &identity.name;
-        format!(
-            "no client can have the identity {name:?}: write \"{name}: TOKEN\" into auth.token_file (the second line of \
-             `snowbank token {name}`), or give it certificate_names"
-        )
-    };
-    identities.iter().filter(is_nobodys).map(warning).collect()
+    let warning = |identity: &IdentitySettings| Warning::NobodysIdentity(identity.name.clone());
+    identities.iter().filter(is_nobodys).map(warning)
 }
 
 /// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.
@@ -212,30 +209,16 @@ impl Located {
 }
 
 /// Returns a warning if peers get no token, although there is a token file.
-fn without_token(peers: &[Address], has_token: bool) -> Option<String> {
+fn without_token(peers: &[Address], has_token: bool) -> Option<Warning> {
     if !has_token {
-        return Some(String::from(
-            "fleet.peers: found only hashes in auth.token_file, so peers that ask for a token do not tell their worker IDs; \
-             write a token itself into one of the file's lines",
-        ));
+        return Some(Warning::NoTokenForPeers);
     }
-    let open: Vec<String> = peers.iter().filter(|peer| !is_private(peer)).map(Address::to_string).collect();
-    (!open.is_empty()).then(|| {
-        format!(
-            "fleet.peers: found {} without tls:, so the daemon sends no token there, and a peer that asks for one does not \
-             tell its worker IDs; let it listen over TLS, and write tls:HOST:PORT",
-            open.join(", ")
-        )
-    })
+    let open: Vec<Address> = peers.iter().filter(|peer| !is_private(peer)).cloned().collect();
+    (!open.is_empty()).then_some(Warning::PlainPeers(open))
 }
 
 /// Returns a warning if users besides the owner and the group of the file can read it.
-fn open_to_others(what: &str, path: &Path) -> Option<String> {
+fn open_to_others(what: &'static str, path: &Path) -> Option<Warning> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
-    (mode & 0o004 != 0).then(|| {
-        let path = path.display();
-        format!(
-            "{what} {path} can be read by every user of this machine (mode {mode:04o}): chmod o-rwx {path}"
-        )
-    })
+    (mode & 0o004 != 0).then(|| Warning::OpenFile { what, path: path.to_owned(), mode })
 }

@@ -15,15 +15,13 @@ use zeroize::Zeroizing;
 
 use super::conflict::quoted_list;
 use super::identities::IdentitySettings;
+use super::warning::{TOKEN_BYTES_SAFE, Warning};
 
 /// The longest token, in bytes: a HELLO carries no more.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
 /// The prefix of a token that is given as its SHA-256, in hex.
 const HASHED: &str = "sha256:";
-
-/// A token with fewer bytes causes a warning, because it can be guessed.
-const TOKEN_BYTES_SAFE: usize = 16;
 
 /// The SHA-256 of a token.
 pub type TokenHash = [u8; 32];
@@ -124,14 +122,8 @@ impl Tokens {
     }
 
     /// Returns a warning if tokens are short enough to be guessed.
-    pub(super) fn warning(&self) -> Option<String> {
-        let short = self.short;
-        (short > 0).then(|| {
-            let tokens = if short == 1 { "1 token has".to_owned() } else { format!("{short} tokens have") };
-            format!(
-                "{tokens} fewer than {TOKEN_BYTES_SAFE} bytes and can be guessed; `snowbank token` makes one that cannot"
-            )
-        })
+    pub(super) fn warning(&self) -> Option<Warning> {
+        (self.short > 0).then_some(Warning::ShortTokens(self.short))
     }
 }
 
@@ -325,7 +317,7 @@ mod tests {
         let of = |text: &[u8]| read(text).unwrap().warning();
         assert_eq!(of(b"0123456789abcdef\n"), None);
         assert_eq!(of(hashed_line(None, b"x").as_bytes()), None);
-        assert!(of(b"0123456789abcde\nx\n").unwrap().starts_with("2 tokens have fewer than 16 bytes"));
+        assert_eq!(of(b"0123456789abcde\nx\n"), Some(Warning::ShortTokens(2)));
     }
 
     #[test]
