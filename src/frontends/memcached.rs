@@ -33,7 +33,7 @@ pub(super) const ABOUT: About = About {
         [b'g', b'e', b't', b' ', ..] => listener != Protocol::Resp,
         _ => matches!(bytes, [b'g', b'e', b't', b's', ..] | [binary::REQUEST, ..]),
     },
-    refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
+    refuse_connection: |out, message| text::server_error(out, format_args!("too_busy {message}")),
 };
 
 /// The version of memcached that the daemon reports. libmemcached treats a version that begins with
@@ -147,8 +147,8 @@ impl Memcached {
         self.keys.clear();
         match form {
             Form::BinaryIncr(echo) => binary::bad_arguments(out, echo, &format!("incr {reason}")),
-            Form::MetaIncr => text::client_error(out, &format!("ma {reason}")),
-            _ => text::client_error(out, &format!("incr {reason}")),
+            Form::MetaIncr => text::client_error(out, format_args!("ma {reason}")),
+            _ => text::client_error(out, format_args!("incr {reason}")),
         }
         Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
     }
@@ -249,7 +249,7 @@ impl FrontEnd for Memcached {
     }
 
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
-        text::server_error(out, &words.line(words.code.name()));
+        text::server_error(out, words.line(words.code.name()));
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {

@@ -20,10 +20,9 @@ pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
         let name = &facts.sources[source];
-        let text = format!(
+        unfit(format_args!(
             "source {name} has tickets, which have no fields and no time; name a source with a layout"
-        );
-        unfit(&text)
+        ))
     })
 }
 
@@ -33,9 +32,9 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
     let source = source_of(query.get("source"), facts)?;
     let layout = layout_of(source, facts)?;
     let id = match codec_of(query.get("format"), source, facts)? {
-        Some(codec) => codec.read(text).map_err(|error| malformed(&error.to_string()))?,
+        Some(codec) => codec.read(text).map_err(malformed)?,
         None if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(malformed(&format!("{text:?} is not an ID: IDs are decimal numbers from 0")));
+            return Err(malformed(format_args!("{text:?} is not an ID: IDs are decimal numbers from 0")));
         }
         None => layout.parse_id(text).map_err(no_such_id)?,
     };
@@ -63,7 +62,7 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
 
 /// Refuses a number that is no ID of the layout.
 fn no_such_id(error: LayoutError) -> Reply {
-    Reply::refusal(ErrorCode::Unsupported, 404, &error.to_string(), None)
+    Reply::refusal(ErrorCode::Unsupported, 404, error, None)
 }
 
 /// A JSON object whose members keep their order.
@@ -84,8 +83,7 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let to = query.instant("to")?;
     // The instants are valid, but no ID lies between them.
     let bounds = layout.range(from, to);
-    let (first, last) =
-        bounds.map_err(|error| Reply::refusal(ErrorCode::Malformed, 404, &error.to_string(), None))?;
+    let (first, last) = bounds.map_err(|error| Reply::refusal(ErrorCode::Malformed, 404, error, None))?;
     #[derive(Serialize)]
     struct Body<'a> {
         source: &'a str,
@@ -114,8 +112,8 @@ pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
 pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::lenient(head.query);
     let layout = layout_of(source_of(None, facts)?, facts)?;
-    let id = layout.parse_id(query.require("snowflakeId")?).map_err(|error| malformed(&error.to_string()))?;
-    let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
+    let id = layout.parse_id(query.require("snowflakeId")?).map_err(malformed)?;
+    let decoded = layout.decode(id).map_err(malformed)?;
     let time = decoded.instant.rfc3339(3).replace('T', " ").replace('Z', "");
     let body = BTreeMap::from([
         ("timestamp", format!("{}({time})", decoded.instant.unix_ms())),

@@ -1,6 +1,7 @@
 //! The parameters of a request.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use super::reply::Reply;
 use crate::frontends::Facts;
@@ -22,10 +23,10 @@ impl<'a> Query<'a> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             if !allowed.contains(&&*name) {
                 let all = if allowed.is_empty() { String::from("none") } else { allowed.join(", ") };
-                return Err(malformed(&format!("found the parameter {name:?}, allowed: {all}")));
+                return Err(malformed(format_args!("found the parameter {name:?}, allowed: {all}")));
             }
             if query.get(&name).is_some() {
-                return Err(malformed(&format!("found the parameter {name} twice, allowed: once")));
+                return Err(malformed(format_args!("found the parameter {name} twice, allowed: once")));
             }
             query.0.push((name, value));
         }
@@ -45,12 +46,12 @@ impl<'a> Query<'a> {
 
     /// Returns the value of a parameter that must be there.
     pub(super) fn require(&self, name: &str) -> Result<&str, Reply> {
-        self.get(name).ok_or_else(|| malformed(&format!("missing required parameter {name}")))
+        self.get(name).ok_or_else(|| malformed(format_args!("missing required parameter {name}")))
     }
 
     /// Returns the instant that a parameter names. The parameter must be there.
     pub(super) fn instant(&self, name: &str) -> Result<UnixMicros, Reply> {
-        self.require(name)?.parse().map_err(|error| malformed(&format!("{name}: {error}")))
+        self.require(name)?.parse().map_err(|error| malformed(format_args!("{name}: {error}")))
     }
 
     /// Returns the count of IDs that a parameter asks for; 1 if the parameter is not there.
@@ -59,7 +60,7 @@ impl<'a> Query<'a> {
         let count = number(text).filter(|count| (1..=u64::from(max_count)).contains(count));
         count.ok_or_else(|| {
             let text = format!("found {name}={text}, allowed: 1 to {max_count}");
-            Reply::refusal(ErrorCode::BadCount, 400, &text, None)
+            Reply::refusal(ErrorCode::BadCount, 400, text, None)
         })
     }
 
@@ -72,7 +73,7 @@ impl<'a> Query<'a> {
             (digits, _) => number(digits.unwrap_or(text)),
         };
         let allowed = "allowed: a time, as 250 (milliseconds), 250ms or 2s";
-        wait_ms.map(Some).ok_or_else(|| malformed(&format!("found wait={text}, {allowed}")))
+        wait_ms.map(Some).ok_or_else(|| malformed(format_args!("found wait={text}, {allowed}")))
     }
 
     /// Returns the value of a parameter that is true or false; false if the parameter is not there.
@@ -80,7 +81,7 @@ impl<'a> Query<'a> {
         match self.get(name) {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
-            Some(found) => Err(malformed(&format!("found {name}={found}, allowed: true or false"))),
+            Some(found) => Err(malformed(format_args!("found {name}={found}, allowed: true or false"))),
         }
     }
 }
@@ -91,12 +92,12 @@ fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
 }
 
 /// Returns the refusal of a request that has a mistake in it.
-pub(super) fn malformed(text: &str) -> Reply {
+pub(super) fn malformed(text: impl Display) -> Reply {
     Reply::refusal(ErrorCode::Malformed, 400, text, None)
 }
 
 /// Refuses a valid request that its source cannot fulfil.
-pub(super) fn unfit(text: &str) -> Reply {
+pub(super) fn unfit(text: impl Display) -> Reply {
     Reply::refusal(ErrorCode::Unsupported, 409, text, None)
 }
 
@@ -111,17 +112,17 @@ pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Repl
 pub(super) fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
     found.ok_or_else(|| {
         let text = format!("found source {name:?}, allowed: {}", facts.names_in_words());
-        Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
+        Reply::refusal(ErrorCode::UnknownSource, 404, text, None)
     })
 }
 
 /// Returns the codec that writes a source's IDs in a format. Decimal digits need no codec.
 pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
     let Some(format) = format else { return Ok(None) };
-    let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;
+    let format: Format = format.parse().map_err(|error| malformed(format_args!("format: {error}")))?;
     if format == Format::Decimal {
         return Ok(None);
     }
     let codec = format.codec(Context::new(&facts.sources[source], facts.layout(source)));
-    codec.map(Some).map_err(|error| unfit(&format!("format: {error}")))
+    codec.map(Some).map_err(|error| unfit(format_args!("format: {error}")))
 }

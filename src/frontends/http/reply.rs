@@ -1,5 +1,6 @@
 //! Replies that carry no IDs.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -42,18 +43,19 @@ impl Reply {
     pub(super) fn refusal(
         code: ErrorCode,
         status: u16,
-        message: &str,
+        message: impl Display,
         retry_after: Option<Duration>,
     ) -> Reply {
         #[derive(Serialize)]
         struct Problem<'a> {
             error: &'a str,
-            message: &'a str,
+            message: String,
             #[serde(skip_serializing_if = "Option::is_none")]
             retry_after_ms: Option<u128>,
         }
         let retry_after_ms = retry_after.map(ceil_to_ms);
-        let problem = Reply::json(&Problem { error: code.name(), message, retry_after_ms });
+        let problem =
+            Reply::json(&Problem { error: code.name(), message: message.to_string(), retry_after_ms });
         Reply { status, error: Some(code), retry_after, ..problem }
     }
 

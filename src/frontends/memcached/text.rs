@@ -1,6 +1,9 @@
 //! The text protocol: each command is a line that ends with LF or CRLF. Upper and lower case are
 //! equal in commands.
 
+use std::fmt::Display;
+use std::io::Write;
+
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
@@ -157,7 +160,7 @@ impl Memcached {
             Some(Some(bytes)) => self.skip.block(bytes),
             Some(None) => {
                 let reason = "a value was announced, but not how long it is";
-                client_error(out, &format!("bad command line format: {reason}"));
+                client_error(out, format_args!("bad command line format: {reason}"));
                 conditions.rejection = Some(reason.to_owned());
                 return Step::Close { error: Some(ErrorCode::Malformed) };
             }
@@ -203,7 +206,7 @@ impl Memcached {
 /// Refuses a request for IDs while the daemon stops.
 pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Step<Form> {
     let code = ErrorCode::ShuttingDown;
-    server_error(out, &format!("{} {STOPPING}", code.name()));
+    server_error(out, format_args!("{} {STOPPING}", code.name()));
     Step::Close { error: Some(code) }
 }
 
@@ -338,13 +341,14 @@ pub(super) fn number(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Encodes a refusal by the daemon.
-pub(super) fn server_error(out: &mut Vec<u8>, reason: &str) {
-    line(out, "SERVER_ERROR ", reason);
+pub(super) fn server_error(out: &mut Vec<u8>, reason: impl Display) {
+    // Writing into memory does not fail.
+    let _ = write!(out, "SERVER_ERROR {reason}\r\n");
 }
 
 /// Encodes the refusal of a command in which the client made a mistake.
-pub(super) fn client_error(out: &mut Vec<u8>, reason: &str) {
-    line(out, "CLIENT_ERROR ", reason);
+pub(super) fn client_error(out: &mut Vec<u8>, reason: impl Display) {
+    let _ = write!(out, "CLIENT_ERROR {reason}\r\n");
 }
 
 fn line(out: &mut Vec<u8>, start: &str, rest: &str) {
