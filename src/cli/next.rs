@@ -102,7 +102,7 @@ pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     if token.contains(&b'\n') {
         return Err(Failure::usage(format_args!(
-            "found several lines in the token file {}, allowed: one token, as a client sends it",
+            "found several lines in the token file {}, allowed: one token, such as the first of the lines that `snowbank token` prints",
             path.display()
         )));
     }
