@@ -49,15 +49,18 @@ impl Cluster {
         let found = match text.map(self.read) {
             Some(Ok(identity)) if identity == self.identity => return Ok(()),
             Some(Ok(_)) => {
-                "another fleet than this daemon's: correct fleet.endpoints; or, if the fleet was \
-                            prepared again, or restored, start the daemon again"
+                "found another fleet than this daemon's: correct fleet.endpoints; or, if the fleet was prepared again, or \
+                 restored, start the daemon again"
             }
-            Some(Err(_)) => "a value that cannot be read: correct fleet.endpoints, or find out who wrote it",
+            Some(Err(_)) => {
+                "found a value that cannot be read: correct fleet.endpoints, or find out who wrote it"
+            }
             None => {
-                "no such key: correct fleet.endpoints; or, if the coordinator lost its data, see docs/fleet.md"
+                "it is gone from the coordinator: correct fleet.endpoints; or, if the coordinator lost its data, see \
+                 docs/fleet.md"
             }
         };
-        Err(NoAnswer::foreign(format!("key {}: found {found}", self.key)))
+        Err(NoAnswer::foreign(format!("key {}: {found}", self.key)))
     }
 }
 
