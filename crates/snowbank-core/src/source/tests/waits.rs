@@ -129,6 +129,22 @@ fn refused_requests_do_not_stop_the_bypass_of_small_ones() {
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it bypasses the waiting request");
 }
 
+#[test]
+fn a_sixteenth_of_each_tick_is_left_for_small_requests() {
+    for (burst_window_ms, expected) in [(10, 4_096 / 16), (4, 4_096 / 16), (3, 0)] {
+        let source = source(TWITTER, Rules { burst_window: Duration::from_millis(burst_window_ms), ..RULES });
+        drain(&source, START);
+        source.admit(&source.window(START), request(20 * 4_096, START, 100)).expect("there is time enough");
+        for ms in 1..=5 {
+            let now = after_ms(ms);
+            source.advance(now, &mut rng());
+            let window = source.window(now);
+            let bypasses = std::iter::from_fn(|| source.claim(&window, 1, &mut rng())).count();
+            assert_eq!(bypasses, expected, "tick {ms}, a burst window of {burst_window_ms} ms");
+        }
+    }
+}
+
 /// Requests that bypass others can claim positions of a tick before the wake-up that shares out
 /// this tick.
 #[test]
