@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use snowbank_fleet::FleetLimits;
+
 use super::*;
 
 #[test]
@@ -44,6 +46,16 @@ fn misspelt_variables_are_noticed() {
              and its key, in capitals"
         ]
     );
+}
+
+#[test]
+fn a_fleet_has_the_longest_max_ahead_of_the_sources() {
+    let source = |worker: u64, max_ahead: &str| {
+        format!("[[sources]]\nname = \"s{worker}\"\nworker_ids = {worker}\nmax_ahead = {max_ahead:?}\n")
+    };
+    let sources = source(1, "4s") + &source(2, "7s") + &source(3, "5s");
+    let found = settings(&format!("fleet.coordinator = \"etcd\"\n{sources}")).fleet_limits();
+    assert_eq!(found, FleetLimits::new(Duration::from_secs(300), Duration::from_secs(7)));
 }
 
 #[test]
