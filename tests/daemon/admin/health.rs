@@ -103,6 +103,14 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
 }
 
 #[test]
+fn too_few_open_files_for_all_connections_are_found() {
+    let limited = Setup::new().through("sh", &["-c", "ulimit -n 300; exec \"$@\"", "sh"]);
+    let daemon = limited.admin().start();
+    await_found(&daemon, 200, &["connections: look"]);
+    daemon.assert_logs("the limit of open files allows no more, and max_connections is 10,000");
+}
+
+#[test]
 fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
     let daemon = with_admin("limits.max_connections = 4");
     let mut kept = [(); 4].map(|()| daemon.connect());
