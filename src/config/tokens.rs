@@ -57,8 +57,7 @@ impl Tokens {
         let mut mistakes = Vec::new();
         let mut short = 0;
         let mut first_lines = BTreeMap::new();
-        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let line = line.trim_ascii();
+        for (index, line) in lines(bytes).enumerate() {
             let number = index + 1;
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
@@ -81,7 +80,7 @@ impl Tokens {
                     if *owner != identity {
                         refuse(WrongLine::OtherIdentity(*first));
                     }
-                    let is_plain = !token.starts_with(HASHED.as_bytes());
+                    let is_plain = hex_of(token).is_none();
                     short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
                     tokens.push(Token { hash, identity });
                 }
@@ -129,9 +128,8 @@ impl Tokens {
 
 /// Returns the first token in a file's bytes that is not given as a hash.
 pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
-    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let mut tokens = lines.filter(|line| !line.starts_with(b"#")).map(|line| split_name(line).1);
-    let plain = tokens.find(|token| !token.is_empty() && !token.starts_with(HASHED.as_bytes()))?;
+    let mut tokens = lines(bytes).filter(|line| !line.starts_with(b"#")).map(|line| split_name(line).1);
+    let plain = tokens.find(|token| !token.is_empty() && hex_of(token).is_none())?;
     Some(plain.to_vec())
 }
 
@@ -178,9 +176,22 @@ pub(crate) enum WrongLine {
     Size(usize),
 }
 
+/// Returns what follows [`HASHED`] if a line has a hash in place of a token.
+fn hex_of(token: &[u8]) -> Option<&[u8]> {
+    let (word, hex) = token.split_at_checked(HASHED.len())?;
+    word.eq_ignore_ascii_case(HASHED.as_bytes()).then_some(hex)
+}
+
+/// Returns the lines of a token file without blanks at their ends.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    // Some editors begin a file with a mark of its encoding.
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii)
+}
+
 /// Returns the hash of a token, or the hash that the line has in place of the token.
 fn hash_of(token: &[u8]) -> Result<TokenHash, WrongLine> {
-    if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
+    if let Some(hex) = hex_of(token) {
         return parse_hex(hex).ok_or(WrongLine::Hash(hex.len()));
     }
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
@@ -284,8 +295,8 @@ mod tests {
         // As `printf 'let me in' | sha256sum` prints it.
         let hex = "992db5e2595725ef68eb5066e014da8c7f6baca0afa96f1021b56b66782133f2";
         assert_eq!(line, format!("billing: {HASHED}{hex}"));
-        let other = hashed_line(None, b"other").to_uppercase().replace("SHA", "sha");
-        let tokens = read(format!("{line}\n{other}\n").as_bytes()).unwrap();
+        let other = hashed_line(None, b"other").to_uppercase();
+        let tokens = read(format!("\u{feff}{line}\n{other}\n").as_bytes()).unwrap();
         assert_eq!(tokens.identity_of(&Tokens::hash(b"let me in")), Some(Some("billing")));
         assert!(tokens.accepts(b"other"));
         let hashed = line.strip_prefix("billing: ").unwrap();

@@ -195,6 +195,9 @@ fn parse_unix(path: &str) -> Result<Address, Fault> {
 }
 
 fn parse_tls(rest: &str) -> Result<Address, Fault> {
+    if rest.starts_with("//") {
+        return Err(Fault::Scheme);
+    }
     if rest.starts_with("unix:") || rest.starts_with('/') {
         return Err(Fault::UnixWithTls);
     }
@@ -340,6 +343,7 @@ mod tests {
             ("host:65536", "above 65535"),
             ("256.0.0.1:1", "not an IPv4 address"),
             ("tcp://host:1", "leave out the scheme"),
+            ("tls://host:1", "leave out the scheme"),
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("tls:", "after tls:, it is empty"),
             ("tls::::1", "in brackets"),

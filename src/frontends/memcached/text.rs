@@ -41,7 +41,8 @@ const NOREPLY_COMMANDS: [(&str, usize); 13] = [
 const SIZE_PLACES: [(&str, usize); 7] =
     [("set", 3), ("add", 3), ("replace", 3), ("append", 3), ("prepend", 3), ("cas", 3), ("ms", 1)];
 
-const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
+const LINE_TOO_LONG: &str =
+    "found a line of more than 65536 bytes, allowed: fewer; ask for fewer keys at once";
 
 /// Returns the first line of some bytes without its LF, and its size with the LF. A CR stays.
 fn line_of_bytes(bytes: &[u8]) -> Option<(&[u8], usize)> {
