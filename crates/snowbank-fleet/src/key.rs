@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use snowbank_id::layout::{Space, UnixMicros};
@@ -144,9 +144,14 @@ pub struct Marker {
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
-    /// The fleet's limits.
-    #[serde(flatten)]
+    /// The fleet's limits. Without them only `fleet init` reads the marker.
+    #[serde(flatten, deserialize_with = "limits_or_none")]
     pub(super) limits: FleetLimits,
+}
+
+/// Reads a marker's limits; [`FleetLimits::default`] if the marker lacks them.
+fn limits_or_none<'de, D: Deserializer<'de>>(fields: D) -> Result<FleetLimits, D::Error> {
+    Ok(Option::deserialize(fields)?.unwrap_or_default())
 }
 
 /// Returns the name of an ID space of the marker.
@@ -172,13 +177,21 @@ impl Marker {
     /// Reads a marker, to compare or to show it.
     ///
     /// # Errors
-    /// The text is not a marker, or only later releases may read it.
+    /// The text is not a marker, lacks the limits, or only later releases may read it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let marker: Marker = parse(text)?;
         if marker.identity.is_empty() {
             return Err(KeyError::Garbage(String::from("a marker without an identity")));
         }
+        if marker.lacks_limits() {
+            return Err(KeyError::NoLimits);
+        }
         Ok(marker)
+    }
+
+    /// Returns true if the marker names no horizon and no `max_ahead`.
+    pub(super) fn lacks_limits(&self) -> bool {
+        self.limits == FleetLimits::default()
     }
 
     /// Returns the text of this marker in place of `before`, an earlier text of it. It keeps the fields
@@ -320,6 +333,12 @@ pub enum KeyError {
         "found a value that Snowbank did not write ({0}), allowed: only values that Snowbank writes; find out who wrote it"
     )]
     Garbage(String),
+    /// The fleet's marker lacks the limits.
+    #[error(
+        "found a marker without horizon and max_ahead; stop all daemons of the fleet, and run `snowbank fleet init --above now \
+         --config FILE`"
+    )]
+    NoLimits,
     /// A later release wrote the value.
     #[error(transparent)]
     Newer(#[from] FormError),

@@ -69,15 +69,15 @@ pub struct Freeing<'a> {
     pub now: UnixMicros,
     /// True to free the number even if its holder may still run.
     pub is_forced: bool,
-    /// True if the command may lower a bound that is too far ahead for any clock. The operator
-    /// knows that no IDs so far ahead were handed out.
+    /// True if the command may lower a bound that is ahead of all right clocks. The operator knows
+    /// that no IDs so far ahead were handed out.
     pub is_lowering: bool,
 }
 
 impl Freeing<'_> {
     /// Returns the bound at which the next holder starts: the key's bound. If the key cannot be
-    /// read (`None`), returns the highest bound that daemons accept. If the key's bound is too far
-    /// ahead and `is_lowering` is true, returns a bound above all IDs that can have been granted.
+    /// read (`None`), returns the highest bound that daemons accept. If `is_lowering` is true,
+    /// returns at most a bound above all IDs that can have been granted by right clocks.
     ///
     /// # Errors
     /// The key's bound is too far ahead for any clock, and `is_lowering` is false. A daemon whose
@@ -89,14 +89,12 @@ impl Freeing<'_> {
         let Some(key) = key else {
             return Ok(rules::bound_above(&numbering, rules::latest(from, reach)));
         };
-        match rules::check_bound(&numbering, key, from, reach) {
-            Ok(()) => Ok(key.id_bound),
-            Err(_) if self.is_lowering => {
-                let floor = rules::floor_after_loss(self.now, marker.floor(), reach);
-                Ok(rules::bound_above(&numbering, floor))
-            }
-            Err(error) => Err(error),
+        if self.is_lowering {
+            let longest_reach = reach.max(key.limits.reach());
+            let floor = rules::floor_after_loss(self.now, marker.floor(), longest_reach);
+            return Ok(key.id_bound.min(rules::bound_above(&numbering, floor)));
         }
+        rules::check_bound(&numbering, key, from, reach).map(|()| key.id_bound)
     }
 }
 
@@ -295,11 +293,16 @@ impl Operator<'_> {
                 return Err(refused(&format_args!("{error}; with --force, the command overwrites it")));
             }
         };
-        if held.released {
-            return Err(refused(&format_args!("it is released already (holder: {})", held.holder)));
-        }
         let until = instant_of(layout, held.id_bound);
-        if until > freeing.now && !freeing.is_forced {
+        if held.released && id_bound.as_ref().is_ok_and(|&bound| bound >= held.id_bound) {
+            return Err(refused(&format_args!(
+                "it is released already (holder: {}), and can be taken once a clock is near {}; if no such IDs were \
+                 handed out, --lower lowers a ceiling that is too far ahead",
+                held.holder,
+                until.rfc3339(0)
+            )));
+        }
+        if until > freeing.now && !held.released && !freeing.is_forced {
             return Err(refused(&format_args!(
                 "{} may still run, and holds this worker ID until {}; stop that daemon, or add --force: the daemon ends when it notices",
                 held.holder,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::want::Want;
 use super::{Bound, Clocks, Member, NoAnswer, Note};
-use crate::key::REACH_MAX;
+use crate::key::{KeyError, REACH_MAX};
 use crate::rules;
 use crate::{Cluster, Coordinator, FleetError, FleetLimits, Marker, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -70,6 +70,9 @@ pub(super) fn marker_changes() -> NoAnswer {
 
 /// Returns the error for a configuration with other limits than the fleet has.
 pub(crate) fn other_limits(marker: &Marker, key: &str, own: FleetLimits) -> FleetError {
+    if marker.lacks_limits() {
+        return FleetError::Refused(format!("key {key}: {}", KeyError::NoLimits));
+    }
     FleetError::Refused(format!(
         "this configuration has {own}, allowed: {}, as in the fleet's marker (key {key}); correct the configuration; or, to \
          change the fleet, stop all its daemons, and run `snowbank fleet init --above now --config FILE` with the new \

@@ -231,6 +231,22 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
 }
 
+/// A clean stop, or an earlier command without `--lower`, has released the key.
+#[test]
+fn a_released_number_is_freed_again_only_at_a_lower_bound() {
+    let store = store();
+    let key = key_five();
+    let bound = |ahead_s| keepers(at(WALL, ahead_s));
+    for ahead_s in [7_200, 3_000] {
+        store.put(&key, &number_key(bound(ahead_s), true));
+        assert!(release(&store, 5, true).unwrap_err().contains("--lower"));
+        free(&store, 5, true, true).unwrap();
+        let freed = NumberKey::parse(&store.text(&key)).unwrap();
+        assert!((bound(320)..bound(322)).contains(&freed.id_bound), "{freed:?}");
+        assert!(free(&store, 5, true, true).unwrap_err().contains("released already"), "it is low already");
+    }
+}
+
 /// The daemon does not note the impossible bound, so its next start can go on once the key is
 /// corrected.
 #[test]
@@ -301,6 +317,32 @@ fn limits_change_only_while_no_daemon_has_ids() {
     assert_ne!(marker.identity, before.identity);
     assert!(rules::bound_above(&numbering(), marker.floor()) > keepers(WALL));
     assert!(covered > keepers(WALL));
+}
+
+/// Somebody wrote the marker by hand, or an earlier release wrote it.
+#[test]
+fn a_marker_without_limits_is_refused_until_init_mends_it() {
+    let store = store();
+    let mut fields: serde_json::Value = serde_json::from_str(&store.text(&marker_key())).unwrap();
+    for limit in ["horizon_ms", "max_ahead_ms"] {
+        fields.as_object_mut().unwrap().remove(limit).unwrap();
+    }
+    store.put(&marker_key(), &fields.to_string());
+    let taken = member(&store, Notes::default()).take(want(WALL, false), &five());
+    let checked = operate(&store, |operator| operator.check(limits(), WALL));
+    let refusals = [
+        taken.unwrap_err().to_string(),
+        checked.unwrap_err().to_string(),
+        init(&store, &twitter(), preparing(None)).unwrap_err(),
+        init(&store, &twitter(), preparing(Some(Begins::New))).unwrap_err(),
+        release(&store, 5, true).unwrap_err(),
+    ];
+    for refusal in refusals {
+        assert!(refusal.contains("run `snowbank fleet init --above now"), "{refusal}");
+    }
+    init(&store, &twitter(), preparing(Some(Begins::Above(WALL)))).unwrap();
+    assert_eq!(marker_at(&store).limits, limits());
+    assert!(member(&store, Notes::default()).take(want(WALL, false), &five()).is_ok());
 }
 
 /// Returns the bound of all IDs until now.
