@@ -29,7 +29,7 @@ mod writer;
 
 pub use managed_source::{ManagedSource, Reach, id_minus_boot_us};
 pub use range_demand::{NumberRange, WantedRange, add_range};
-pub use reservation::{RESERVE, RESERVE_MAX};
+pub use reservation::{RESERVE, RESERVE_MAX, reserved_at_start};
 pub use writer::{Outcome, Write, Written};
 
 use std::sync::Arc;

@@ -217,7 +217,7 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None, last: None }
     }
 
-    /// Decides how to take `count` numbers. `found` is the key's value, as it was read.
+    /// Decides how to take `count` numbers; with 0, checks the key and takes none. `found` is the key's value, as it was read.
     /// `generation` changes when the source's grant is taken away. `new_identity` returns a new
     /// identity for a write.
     ///
@@ -241,7 +241,7 @@ impl Counter {
         // number were handed out, although it gave its whole range back. So nothing below goes back.
         self.last = self.last.take().filter(|last| found == Some(&last.text));
         let from = self.numbering.position_from(key.next);
-        if from >= self.numbering.position_from(self.end) {
+        if count == 0 || from >= self.numbering.position_from(self.end) {
             return Ok(Step::Ours(NumberRange { from: key.next, to: key.next }));
         }
         let to = Position(from.0.saturating_add(count)).min(self.furthest(key.next));

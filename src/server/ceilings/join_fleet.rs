@@ -18,6 +18,7 @@ use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
+use snowbank_core::keeper::reserved_at_start;
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{
     self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want, noticed_within,
@@ -203,7 +204,7 @@ impl Joining<'_> {
         }
     }
 
-    /// Takes a first range for each shared counter. If the coordinator does not answer, the
+    /// Takes a first range for each shared counter that reserves numbers ahead. If the coordinator does not answer, the
     /// counter's source starts without a range, and requests to it wait. A source is refused if its
     /// counter's value at the coordinator is missing, unreadable or older than the state's value,
     /// if its maximum is too low, or if the coordinator refuses this daemon.
@@ -234,11 +235,14 @@ impl Joining<'_> {
         let settings = Arc::clone(source);
         let taken = self.ask(move |work| {
             work.member().add_counter(index, &settings.name, &numbering, floor);
-            work.member().take_range(index, settings.reserve, 0)
+            work.member().take_range(index, reserved_at_start(settings.reserve), 0)
         })?;
         match taken {
             Ok(range) => {
-                answers.ranges.push((index, range));
+                // An empty range would say that the counter has ended.
+                if reserved_at_start(source.reserve) > 0 {
+                    answers.ranges.push((index, range));
+                }
                 // A counter that has reached its maximum does not prevent the start, because the
                 // daemon can serve its other sources.
                 check_end(&source.name, &source.numbering()?, range.from)

@@ -431,8 +431,9 @@ fn with_a_reserve_of_one_each_range_is_of_a_request() {
         let machine = Machine::new();
         let mut expected = 1;
         for _ in 0..2 {
+            machine.start(&toml).kill();
             let mut daemon = machine.start(&toml);
-            for count in [1, 1, 40, 1] {
+            for count in [2, 1, 40, 1] {
                 assert_eq!(draw(&daemon, count)[0].first, expected);
                 expected += u64::from(count);
             }

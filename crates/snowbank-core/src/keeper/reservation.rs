@@ -37,6 +37,11 @@ const MEASURED_MAX: Duration = Duration::from_secs(1);
 // Half of the largest reservation is never below the smallest, so that sizes can fall and rise.
 const _: () = assert!(RESERVE > NOTHING_AHEAD && RESERVATION_MAX / 2 > RESERVE_MAX);
 
+/// Returns how many numbers a counter with this smallest reservation takes before any request.
+pub fn reserved_at_start(least: u64) -> u64 {
+    if least <= NOTHING_AHEAD { 0 } else { least }
+}
+
 /// The size of the next reservation, by the demand so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
@@ -61,7 +66,7 @@ impl Reservation {
 
     /// Sets the smallest size. With 1, nothing is reserved ahead.
     pub(super) fn of_at_least(self, least: u64) -> Self {
-        let least = if least <= NOTHING_AHEAD { 0 } else { least };
+        let least = reserved_at_start(least);
         Reservation { least, size: least, ..self }
     }
 

@@ -31,6 +31,14 @@ fn a_range_begins_at_the_next_free_number() {
 }
 
 #[test]
+fn a_start_that_takes_no_number_checks_the_key() {
+    let check = |floor, next| counter(floor).step(Some(&stored(next, "w0")), 0, 0, || unreachable!());
+    assert_eq!(check(0, 101), Ok(Step::Ours(NumberRange { from: 101, to: 101 })));
+    assert_eq!(check(102, 101), Ok(Step::Verify));
+    assert_eq!(counter(0).step(None, 0, 0, || unreachable!()), Err(CounterLoss::Gone));
+}
+
+#[test]
 fn a_claims_text_names_the_counter_the_range_and_the_write() {
     let mut counter = counter(0);
     assert_eq!(step(&mut counter, &stored(101, "w0"), 0, "w1"), writes("w1", 101));
