@@ -114,6 +114,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     }
     let mut warnings = warnings(&settings, &secrets, now);
+    warnings.extend(state.into_iter().flat_map(|directory| ended_counters(directory, &settings)));
     let not_now = not_now.iter();
     warnings.extend(not_now.map(|reason| format!("`serve` would not start on this machine now: {reason}")));
     warnings.extend(settings.doubts(now));
@@ -179,6 +180,25 @@ fn refusal_of_state(
         }
     }
     Ok(refused)
+}
+
+/// Returns a warning for each counter whose record has reached its maximum.
+fn ended_counters(directory: &Path, settings: &Settings) -> Vec<String> {
+    let records = store::read_to_write(directory).unwrap_or_default();
+    let mut warnings = Vec::new();
+    for source in &settings.sources {
+        let Ok(numbering) = source.numbering() else { continue };
+        let next = numbering.position_from(store::above_records(&records, &numbering));
+        if numbering.ticket().is_some() && next >= numbering.end() {
+            warnings.push(format!(
+                "source {:?}: all numbers up to its maximum {} are handed out or reserved; raise `maximum`, if one is set, or \
+                 move its table to a source with a layout",
+                source.name,
+                numbering.id_bound(numbering.end()) - 1
+            ));
+        }
+    }
+    warnings
 }
 
 fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {

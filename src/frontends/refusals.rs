@@ -89,7 +89,8 @@ pub fn in_words(
             action: Action::Tell,
             retry_after: None,
             message: format!(
-                "source {source} has no number left, because its counter ends; move its table to a source with a layout"
+                "source {source} has no number left, because its counter ends at its maximum; raise `maximum`, if one is set, or \
+                 move its table to a source with a layout"
             ),
         },
         Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
@@ -145,7 +146,8 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             Some(retry_after),
             format!(
                 "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
-                 the source a worker ID that was never used"
+                 the source a worker ID that was never used (after `snowbank state forget`, run `snowbank state lower NAME \
+                 INSTANT --forgotten` instead)"
             ),
         ),
         Refusal::YetToBegin(retry_after) => (
@@ -174,8 +176,8 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             ErrorCode::Exhausted,
             None,
             format!(
-                "source {source} has fewer numbers left than the request wants, because its counter ends; ask for fewer, if any are left, or move its table \
-                 to a source with a layout"
+                "source {source} has fewer numbers left than the request wants, because its counter ends at its maximum; ask for fewer, \
+                 if any are left, raise `maximum`, if one is set, or move its table to a source with a layout"
             ),
         ),
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),

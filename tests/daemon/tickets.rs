@@ -344,7 +344,8 @@ fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
     let refused = |reply: Reply| {
         let (code, retry_after_ms, message) = reply.error();
         assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{message}");
-        assert!(message.contains("its counter ends"), "{message}");
+        assert!(message.contains("its counter ends at its maximum; "), "{message}");
+        assert!(message.contains("raise `maximum`"), "{message}");
     };
     refused(wire.next(Ask::of(4)));
     assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "the last 3");
@@ -482,6 +483,12 @@ fn an_ended_counter_beside_a_layout_starts_again_after_a_stop() {
         assert_eq!(ended.error().0, EXHAUSTED);
         daemon.stop();
     }
+    let warning =
+        "source \"orders\": all numbers up to its maximum 12 are handed out or reserved; raise `maximum`";
+    let file = machine.path("checked.toml");
+    std::fs::write(&file, &toml).unwrap();
+    let said = machine.run(&["check", file.to_str().unwrap()]);
+    assert!(said.out.contains(warning), "{said:?}");
     let raised = toml.replace("maximum = 12", "maximum = 13");
     let ids = machine.start(&raised).connect().next(Ask::of(1).source("orders")).ids();
     assert_eq!(ids, [13], "the counter's bound stayed its own");

@@ -80,8 +80,9 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now, is_above_floor: boo
          floor; wait, and see docs/fleet.md"
     } else {
         "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
-         if it is right, give the source a worker ID that was never used; if no such IDs were handed out, lower the \
-         ceilings with `snowbank state lower` and this daemon's --state-dir"
+         if it is right, give the source a worker ID that was never used; if no such IDs were handed out, or after \
+         `snowbank state forget`, lower the ceilings with `snowbank state lower` and this daemon's --state-dir (those \
+         that were forgotten with --forgotten)"
     };
     Some(Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}")))
 }

@@ -449,7 +449,8 @@ fn find_clock(source: &Subject) -> Found {
     } else {
         format!(
             "the wall clock is too far behind the next ID: {refuses}; set the clock right, or give the source a worker \
-             ID that was never used"
+             ID that was never used (after `snowbank state forget`, run `snowbank state lower NAME INSTANT --forgotten` \
+             instead)"
         )
     };
     Some((Effect::Refuses, message))
@@ -470,7 +471,8 @@ fn find_layout_end(source: &Subject) -> Found {
 
 fn find_numbers_end(source: &Subject) -> Found {
     let left_share = source.measured(TicketLeftShare)?;
-    let another = "move its table to larger IDs, or to a source with a layout";
+    let another =
+        "raise `maximum`, if one is set, or move its table to larger IDs, or to a source with a layout";
     if source.is(TicketRestored) {
         let message = "another process, or another copy of the machine that was restored from a snapshot, may hand out the \
                        same numbers: stop this daemon, and run `snowbank ticket set` with the highest number that any copy \
@@ -479,7 +481,7 @@ fn find_numbers_end(source: &Subject) -> Found {
     }
     let left = source.count(TicketLeft);
     if left == 0 {
-        let message = format!("the counter has ended: {another}");
+        let message = format!("the counter has ended at its maximum: {another}");
         return Some((Effect::Refuses, message));
     }
     let left = counted(left, "number");
