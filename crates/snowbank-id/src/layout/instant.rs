@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 
 use super::LayoutError;
@@ -112,7 +113,8 @@ const LEAP_SECOND_AT: std::ops::Range<usize> = 16..19;
 fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
     // The parser accepts more than RFC 3339: annotations in brackets, and times without colons.
     let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
-    match text.parse::<Timestamp>() {
+    let cut = cut_decimals(text);
+    match cut.parse::<Timestamp>() {
         // Unix time has no leap second. The parser reads it as the second before, so that a sorted
         // list would go back. The second that follows keeps the order.
         Ok(timestamp) if shaped && text.get(LEAP_SECOND_AT) == Some(":60") => {
@@ -123,8 +125,22 @@ fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
         Err(_) if shaped && format!("{text}Z").parse::<Timestamp>().is_ok() => {
             Err(LayoutError::NoOffset(text.to_owned()))
         }
+        // A date, a time and an offset of an instant that the parser cannot make.
+        Err(_)
+            if shaped
+                && Pieces::parse(&cut).is_ok_and(|read| read.time().is_some() && read.offset().is_some()) =>
+        {
+            Err(LayoutError::TimeOutOfRange(text.to_owned()))
+        }
         _ => Err(LayoutError::NotATime(text.to_owned())),
     }
+}
+
+/// Cuts the decimals of a second that the parser does not take. RFC 3339 allows any number.
+fn cut_decimals(text: &str) -> String {
+    let Some((whole, rest)) = text.split_once('.') else { return text.to_owned() };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    format!("{whole}.{}{}", &rest[..digits.min(9)], &rest[digits..])
 }
 
 /// One step of a layout's time field. Ticks are counted from the layout's epoch.
@@ -150,6 +166,8 @@ mod tests {
         for leap_second in ["2016-12-31T23:59:60Z", "2017-01-01t01:59:60.987+02:00"] {
             assert_eq!(unix_ms(leap_second), unix_ms("2017-01-01"), "{leap_second}");
         }
+        let long = "2023-11-14T22:13:20.999999999999Z";
+        assert_eq!(long.parse(), Ok(UnixMicros(1_700_000_000_999_999)), "cut off after nine decimals");
         assert_eq!("1969-12-31T23:59:59.9999999Z".parse(), Ok(UnixMicros(-1)), "rounded down, not to zero");
     }
 
@@ -163,6 +181,8 @@ mod tests {
             "9223372036854775807",
             "99999999999999999999",
             "-001000-01-01T00:00:00Z",
+            "9999-12-31T23:59:59Z",
+            "9999-12-31T23:59:59.999999999999+00:00",
         ] {
             let refused = beyond.parse::<UnixMicros>().unwrap_err();
             assert_eq!(refused, LayoutError::TimeOutOfRange(beyond.to_owned()));
