@@ -56,7 +56,8 @@ pub(super) enum NoNumber {
     )]
     WideSubnet { address: Ipv4Addr, prefix: u32, bits: u32, place: String },
     #[error(
-        "found {IPV4_VARIABLE}={found:?}, allowed with {origin}: an IPv4 address that only this machine has, as in 10.1.2.3"
+        "found {IPV4_VARIABLE}={found:?}, allowed with {origin}: an IPv4 address that only this machine has, within the subnet \
+         if one is named, as in 10.1.2.3"
     )]
     WrongVariable { found: String, origin: WorkerIdFrom },
     #[error(
@@ -69,8 +70,8 @@ pub(super) enum NoNumber {
     )]
     NoAddress { others: String },
     #[error(
-        "found {found}, allowed: one address; name its interface or subnet, as in \"ipv4:eth0\" or \"ipv4:10.1.4.0/22\", \
-         or set {IPV4_VARIABLE}"
+        "found {found}, allowed: one address; name an interface or a subnet that has only one of them, as in \"ipv4:eth0\" or \
+         \"ipv4:10.1.4.0/22\", or set {IPV4_VARIABLE} to one"
     )]
     SeveralAddresses { found: String },
     #[error(

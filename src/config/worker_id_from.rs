@@ -34,8 +34,8 @@ pub enum Ipv4Of {
 }
 
 /// The text of every origin, for messages.
-pub(super) const ORIGINS: &str = "\"given\", \"coordinator\", \"coordinator:COUNT\", \"hostname\", \"ipv4\", \"ipv4:INTERFACE\" as in \
-     \"ipv4:eth0\", \"ipv4:SUBNET\" as in \"ipv4:10.1.4.0/22\", or \"file:PATH\"";
+pub(super) const ORIGINS: &str = "\"given\", \"coordinator\", \"coordinator:COUNT\" with a count of 1 to 100, \"hostname\", \"ipv4\", \"ipv4:INTERFACE\" as in \
+     \"ipv4:eth0\", \"ipv4:SUBNET\" with the subnet's first address, as in \"ipv4:10.1.4.0/22\", or \"file:PATH\"";
 
 /// The longest name of an interface in Linux, in bytes (`IFNAMSIZ` less its zero).
 const INTERFACE_BYTES_MAX: usize = 15;
