@@ -88,8 +88,8 @@ pub(super) struct ReleaseArguments {
     /// ends
     #[arg(long)]
     force: bool,
-    /// Free the worker ID even if its key has a ceiling that no clock explains. Only if no daemon,
-    /// not even one whose clock was ahead, handed out IDs up to it
+    /// Lower its ceiling to what right clocks explain, even if it is released already. Only if no
+    /// daemon, not even one whose clock was ahead, handed out IDs up to it
     #[arg(long)]
     lower: bool,
 }
