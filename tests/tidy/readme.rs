@@ -37,11 +37,12 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let lines = block(&readme, "rust");
     let main = format!("async fn main() -> Result<(), snowbank_client::Error> {{\n{lines}Ok(())\n}}\n");
     write(&fresh.join("src/bin/lines.rs"), &format!("#[tokio::main(flavor = \"current_thread\")]\n{main}"));
-    // With this lock file, cargo takes the versions of this repository and asks no registry.
+    // With this lock file, cargo takes the versions of this repository, and asks the registry for what
+    // the pages name beside them.
     fs::copy(root.join("Cargo.lock"), fresh.join("Cargo.lock")).expect("a copy");
 
     let output = Command::new(env!("CARGO"))
-        .args(["check", "--quiet", "--offline"])
+        .args(["check", "--quiet"])
         .env("CARGO_TARGET_DIR", place.join("target"))
         .current_dir(&fresh)
         .output()
