@@ -232,16 +232,14 @@ fn redis_rs_reads_every_reply() {
     }
 }
 
-/// The library comes from Go's module proxy.
+/// The library comes from Go's module proxy, and wants a newer Go than Debian's.
 #[test]
 fn go_redis_reads_every_reply() {
-    if !has_program("go", "golang") {
-        return;
-    }
+    let Some(go) = newest("golang/bin/go") else { return };
     let folder = TempDir::new().expect("a folder");
     std::fs::copy(script("redis_clients.go"), folder.path().join("main.go")).expect("copied");
     for step in [&["mod", "init", "clients"][..], &["get", GO_REDIS], &["build", "-o", "clients", "."]] {
-        output_of(Command::new("timeout").args(["300", "go"]).args(step).current_dir(folder.path()));
+        output_of(Command::new("timeout").arg("300").arg(&go).args(step).current_dir(folder.path()));
     }
     checks_redis("go-redis", &folder.path().join("clients"), &[]);
 }
@@ -306,7 +304,7 @@ impl Drop for Ended {
 /// HAProxy's plain `option httpchk` sends OPTIONS without a Host header.
 #[test]
 fn haproxy_finds_the_http_front_end_up() {
-    if !has_program("haproxy", "haproxy") {
+    if !has_program("haproxy", "haproxy") || !has_program("curl", "curl") {
         return;
     }
     let daemon = Setup::configured(TWO_SOURCES).front_end("http").start();
