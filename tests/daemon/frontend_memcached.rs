@@ -39,6 +39,7 @@ fn keys_are_answered_in_order_each_from_its_source() {
 fn errors_are_answered_and_the_connection_stays_open() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("memcached").start();
+    daemon.await_begin(&["fast", "slow"]);
     let mut client = FrontEndClient::of(&daemon);
     let long_key = "k".repeat(251);
     for (line, answer) in [
@@ -407,6 +408,7 @@ fn stats_are_the_nine_that_katsubushi_has() {
 fn stats_count_as_katsubushi_does() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("memcached").start();
+    daemon.await_begin(&["fast", "slow"]);
     let mut client = FrontEndClient::of(&daemon);
     // Ten IDs are ten hits, a `get` counts even if it is none, and only gets count.
     let ten = format!("gets{}\r\n", " fast".repeat(10));
@@ -446,6 +448,7 @@ fn stats_count_as_katsubushi_does() {
 fn stats_over_http_count_as_katsubushi_does() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("memcached").front_end("http").start();
+    daemon.await_begin(&["fast", "slow"]);
     let at_http = || FrontEndClient::connect(daemon.addresses[2].tcp());
     let mut memcached = FrontEndClient::of(&daemon);
     memcached.send("version\r\n");

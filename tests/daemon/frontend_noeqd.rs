@@ -8,6 +8,7 @@ use crate::support::frontend::FrontEndClient;
 fn a_count_of_0_and_a_refusal_close_the_connection() {
     let config = "limits.max_wait = 0\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z\"\n";
     let daemon = Setup::configured(config).front_end("noeqd").start();
+    daemon.await_begin(&[""]);
     for bytes in [&[0_u8][..], &[1, 0], &[200]] {
         let mut client = FrontEndClient::of(&daemon);
         client.send(bytes);

@@ -189,6 +189,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     };
     let sources = source("fast", 20, "6s") + &source("slow", 4, "10s");
     let daemon = Setup::configured(&format!("limits.max_wait = 0\n{sources}")).resp().start();
+    daemon.await_begin(&["fast", "slow"]);
     let mut client = Client::of(&daemon);
     client.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
     let fast = array(&["INCR", "fast"]);

@@ -260,6 +260,14 @@ impl Daemon {
         self.connect().next(Ask::of(1)).ids()[0]
     }
 
+    /// Draws one ID of each of these sources as soon as it has begun. Before, a daemon whose
+    /// `max_wait` is 0 refuses every request.
+    pub fn await_begin(&self, sources: &[&str]) {
+        for source in sources {
+            self.connect().next_once_granted(Ask::of(1).source(source).wait_ms(0)).ids();
+        }
+    }
+
     /// Returns the address of the daemon's first listener.
     pub fn tcp(&self) -> SocketAddr {
         self.addresses[0].tcp()

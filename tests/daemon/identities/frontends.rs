@@ -81,6 +81,10 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut billing = resp(&daemon, BILLING);
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
+    poll("a source that has begun", || {
+        orders.send("INCR fast\r\n");
+        orders.line().starts_with(':').then_some(())
+    });
     for _ in 0..10 {
         // The shard estimates from the length of the first request how many requests for IDs
         // follow. All 65 have the same length, so it claims 65 IDs, and 64 stay in its block.
