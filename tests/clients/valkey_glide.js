@@ -5,7 +5,11 @@ const assert = require('node:assert');
 const { GlideClient } = require(`${modules}/@valkey/valkey-glide`);
 
 async function main() {
-  const client = await GlideClient.createClient({ addresses: [{ host: '127.0.0.1', port: Number(port) }] });
+  const client = await GlideClient.createClient({
+    addresses: [{ host: '127.0.0.1', port: Number(port) }],
+    // By default a reply may take 250 ms, and a busy machine takes longer.
+    requestTimeout: 60_000,
+  });
   const ids = new Set();
   for (let drawn = 0; drawn < 2000; drawn += 1) ids.add(String(await client.incr('fast')));
   assert.equal(ids.size, 2000);
