@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::daemon::mode;
@@ -125,10 +125,18 @@ fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
 
 /// Makes the daemon run as this user, with this additional group. The user owns the daemon's
 /// directory.
-fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
+fn as_user(machine: &Machine, setup: Setup, user: u32, group: u32) -> Setup {
     chown(setup.path(""), Some(user), Some(user)).expect("chown");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
-    setup.through("setpriv", &ids)
+    let copy = copy_of_the_program(machine);
+    // The shell runs the copy in place of the program that is the next argument.
+    let shell = ["sh", "-c", "shift; exec \"$0\" \"$@\"", copy.to_str().expect("text")];
+    setup.through("setpriv", &[&ids.each_ref().map(String::as_str)[..], &shell].concat())
+}
+
+/// A build may be in a home, which other users cannot enter.
+fn copy_of_the_program(machine: &Machine) -> PathBuf {
+    machine.path("snowbank")
 }
 
 /// Returns a machine whose directory other users may enter. Returns `None` and skips the test if no
@@ -138,17 +146,18 @@ fn machine_of_several_users() -> Option<Machine> {
         crate::support::skip("only root can have daemons run as several users");
         return None;
     }
-    let program = env!("CARGO_BIN_EXE_snowbank");
+    let machine = Machine::new();
+    set_mode(&machine.path(""), 0o755);
+    let program = copy_of_the_program(&machine);
+    crate::support::copy(Path::new(env!("CARGO_BIN_EXE_snowbank")), &program);
     let mut tried = Command::new("setpriv");
-    tried.args(["--reuid=4003", "--regid=4003", "--clear-groups", "test", "-x", program]);
+    tried.args(["--reuid=4003", "--regid=4003", "--clear-groups", "test", "-x"]).arg(program);
     if !crate::support::has_program("setpriv", "util-linux")
         || !tried.status().expect("the program runs").success()
     {
-        crate::support::skip("other users cannot run the program where it was built");
+        crate::support::skip("other users cannot run a program in the directory of the test");
         return None;
     }
-    let machine = Machine::new();
-    set_mode(&machine.path(""), 0o755);
     Some(machine)
 }
 
@@ -159,7 +168,8 @@ fn only_members_share_a_groups_lock_directory() {
     fs::create_dir(&locks).expect("mkdir");
     chown(&locks, None, Some(GROUP)).expect("chown");
     let daemon = |worker: &str, user: u32, group: u32| {
-        as_user(Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]), user, group)
+        let setup = Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]);
+        as_user(&machine, setup, user, group)
     };
     // The mode of the package's directory, and a mode without the setgid bit.
     for (directory_mode, worker) in [(0o3770, "5"), (0o770, "6")] {
@@ -198,7 +208,7 @@ fn directories_of_another_user_are_refused() {
     let parts = ["cannot lock worker IDs at", "belongs to user 4003", "root"];
     machine.setup("").end().assert_refusal_for_now(&parts);
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
-    as_user(member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
+    as_user(&machine, member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
 
     // The owner of a link can replace the link, so the cause of the refusal may pass by itself.
     fs::remove_dir(&locks).expect("removed");
@@ -210,7 +220,7 @@ fn directories_of_another_user_are_refused() {
     fs::create_dir(&state).expect("mkdir");
     chown(&state, Some(OTHER_USER), Some(GROUP)).expect("chown");
     set_mode(&state, 0o770);
-    let member = as_user(Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
+    let member = as_user(&machine, Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
 }
 
