@@ -10,7 +10,6 @@ use crate::support::program::Said;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 

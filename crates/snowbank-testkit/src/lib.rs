@@ -119,6 +119,16 @@ pub fn has_program(name: &str, package: &str) -> bool {
     is_there
 }
 
+/// Returns whether this machine has an ID. A daemon without one cannot tell that a state is another
+/// machine's. Calls [`skip`] if it has none.
+pub fn has_machine_id() -> bool {
+    let has = std::fs::read_to_string("/etc/machine-id").is_ok_and(|id| id.trim().len() == 32);
+    if !has {
+        skip("/etc/machine-id has no ID: install the package systemd (tests/run does it)");
+    }
+    has
+}
+
 /// A generator of random numbers. Equal seeds give equal numbers.
 pub struct Random(fastrand::Rng);
 
