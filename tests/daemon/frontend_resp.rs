@@ -251,7 +251,12 @@ fn a_transaction_is_answered_as_one_array_in_order() {
     client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     client.asks("MULTI\r\nINCR fast\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
     client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
-    client.asks("MULTI\r\nHELLO 3\r\n", "+OK\r\n-ERR Command not allowed inside a transaction\r\n");
+    for command in ["HELLO 3", "CLIENT REPLY OFF"] {
+        let refused = "+OK\r\n-ERR Command not allowed inside a transaction\r\n";
+        client.asks(&format!("MULTI\r\n{command}\r\n"), refused);
+        client.asks("DISCARD\r\n", "+OK\r\n");
+    }
+    client.asks("MULTI\r\n", "+OK\r\n");
     client.asks("RESET\r\nPING\r\n", "+RESET\r\n+PONG\r\n");
     // Pipelines of redis-py are transactions of any length.
     client.send("MULTI\r\n".to_owned() + &array(&["INCR", "fast"]).repeat(20_000) + "EXEC\r\n");

@@ -98,12 +98,15 @@ pub(super) fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use crate::{FleetLimits, Marker};
 
     #[test]
     fn only_the_same_identity_is_the_same_cluster() {
         let marker = |identity: &str, space: &str| {
-            Marker::new(identity, vec![space.to_owned()], FleetLimits::default()).text()
+            let limits = FleetLimits::new(Duration::from_secs(60), Duration::from_secs(10));
+            Marker::new(identity, vec![space.to_owned()], limits).text()
         };
         let cluster = Cluster::of("/marker", &marker("1f", "a"), Marker::identity_in).unwrap();
         assert_eq!(cluster.check(Some(&marker("1f", "b"))), Ok(()), "another space was added");

@@ -95,7 +95,7 @@ impl Writers {
     }
 }
 
-/// Checks that no other user can put another directory in the place of this one. Every user may
+/// Checks that not every user can put another directory in the place of this one. Every user may
 /// write a directory above it only if that is sticky, as /run/lock is. In a container, the users are
 /// the container's own, and its volumes are often open to all of them.
 pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
@@ -117,6 +117,8 @@ fn check_ways_to(path: &Path) -> Result<(), Untrusted> {
             return Err(Untrusted::Open(place.to_owned(), mode));
         }
         if let (Ok(target), Some(parent)) = (fs::read_link(place), place.parent()) {
+            // The links of the parent itself are on the way already.
+            let parent = fs::canonicalize(parent).map_err(Untrusted::NotSeen)?;
             check_ways_to(&parent.join(target))?;
         }
     }

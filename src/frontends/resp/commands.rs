@@ -40,6 +40,7 @@ const COMMANDS: [(&str, usize, usize); 25] = [
 
 /// Redis' error for a client that has not sent a token.
 const NOAUTH: &str = "NOAUTH Authentication required.";
+const NOT_IN_TRANSACTION: &str = "ERR Command not allowed inside a transaction";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Returns true for commands that are answered at once even after MULTI.
@@ -57,7 +58,10 @@ pub(super) fn is_exec(arguments: &Arguments<'_>) -> bool {
 pub(super) fn check_queueable(arguments: &Arguments<'_>, is_authorized: bool) -> Result<(), Refused> {
     match name_of(arguments)? {
         _ if !is_authorized => Err(Refused::new(ErrorCode::Unauthorized, NOAUTH)),
-        "hello" | "auth" => Err(Refused::malformed("ERR Command not allowed inside a transaction")),
+        "hello" | "auth" => Err(Refused::malformed(NOT_IN_TRANSACTION)),
+        "client" if client::leaves_out_replies(&arguments.get()[1..]) => {
+            Err(Refused::malformed(NOT_IN_TRANSACTION))
+        }
         _ => Ok(()),
     }
 }

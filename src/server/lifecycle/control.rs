@@ -103,12 +103,16 @@ pub(super) struct Control {
     pub(super) notices_restores: Option<Note>,
 }
 
+/// The most connections that wait for the result of a reload. People and units ask. While a disk
+/// hangs, those who gave up keep their places.
+const ASKERS_MAX: usize = 16;
+
 /// The handle of the control thread.
 pub(super) struct ControlThread {
     /// Each message asks for a reload.
     reloads: SyncSender<()>,
     /// The connections of those who wait for the result of a reload.
-    askers: Sender<Socket>,
+    askers: SyncSender<Socket>,
     is_stopping: Arc<AtomicBool>,
     /// The channel closes when the thread has ended.
     over: Receiver<()>,
@@ -118,7 +122,7 @@ impl ControlThread {
     pub(super) fn spawn(control: Control) -> Result<ControlThread, StartError> {
         let is_stopping = Arc::clone(&control.is_stopping);
         let (reloads, requests) = mpsc::sync_channel(1);
-        let (askers, waiting) = mpsc::channel();
+        let (askers, waiting) = mpsc::sync_channel(ASKERS_MAX);
         let (is_over, over) = mpsc::sync_channel(0);
         let spawned = thread::Builder::new().name(String::from("control")).spawn(move || {
             control.run(&requests, &waiting);
@@ -140,8 +144,8 @@ impl ControlThread {
     pub(super) async fn reload_for(&self, socket: Option<Registered>) {
         let Some(mut socket) = socket else { return };
         loop {
-            // Sending fails if the thread has ended. The connection is then closed.
-            let _ = self.askers.send(socket.accept().await);
+            // Sending fails if too many wait, or if the thread has ended. The connection is then closed.
+            let _ = self.askers.try_send(socket.accept().await);
             self.reload();
         }
     }

@@ -110,7 +110,10 @@ impl Server {
         let reload_socket = service::runtime_directory().and_then(|directory| {
             let opened = listen::open_reload_socket(&service::reload_socket(&directory));
             opened
-                .map_err(|error| choices.push(Note::Warning(format!("`snowbank reload` will fail: {error}"))))
+                .map_err(|error| {
+                    choices
+                        .push(Note::Warning(format!("`snowbank reload` does not reach this daemon: {error}")))
+                })
                 .ok()
         });
         let (live_config, receiver) = watch::channel(Arc::new(live_config));

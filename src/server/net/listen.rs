@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::listen_error::ListenError;
@@ -138,7 +139,7 @@ fn open_tcp(
 
 fn is_unavailable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
-        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
@@ -216,7 +217,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         return Ok(());
     }
     let path = path.to_owned();
-    match connect_at_once(&path) {
+    match find_program(&path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(&path).map_err(|error| ListenError::Stale { path, error })
         }
@@ -225,14 +226,13 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Connects to a Unix socket, and does not wait for a place in the queue of its listener. A program
-/// that is stopped may have a full queue for ever.
-fn connect_at_once(path: &Path) -> io::Result<()> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
+/// Asks whether a program has a Unix socket, and makes no connection: a socket of the other type
+/// cannot connect, and the kernel says why. A program that is stopped needs not answer.
+fn find_program(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
     match socket.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        connected => connected,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::PROTOTYPE) => Ok(()),
+        found => found,
     }
 }
 
@@ -257,5 +257,24 @@ impl Drop for SocketFile {
             // If removing fails, the next start removes the stale file.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection would ask a daemon to reload.
+    #[test]
+    fn a_program_is_found_without_a_connection_and_a_stale_file_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let listener = open_unix(&path, 0o600).unwrap();
+        assert!(matches!(open_unix(&path, 0o600), Err(ListenError::PathInUse(_))));
+        let asked = listener.socket.accept().map(drop);
+        assert_eq!(asked.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let stale = directory.path().join("stale.sock");
+        drop(bind_unix(&stale, 0o600).unwrap());
+        assert!(open_unix(&stale, 0o600).is_ok());
     }
 }

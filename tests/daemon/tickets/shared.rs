@@ -432,11 +432,14 @@ fn with_a_reserve_of_one_each_range_is_of_a_request() {
         let mut expected = 1;
         for _ in 0..2 {
             machine.start(&toml).kill();
-            let mut daemon = machine.start(&toml);
+            let mut daemon = machine.setup(&toml).admin().start();
+            // Between two requests it has no numbers, and lacks none.
+            assert_eq!(get(&daemon, "/readyz").code, 200);
             for count in [2, 1, 40, 1] {
                 assert_eq!(draw(&daemon, count)[0].first, expected);
                 expected += u64::from(count);
             }
+            assert_eq!(get(&daemon, "/readyz").code, 200);
             daemon.kill();
         }
     });

@@ -63,10 +63,11 @@ impl Ranges {
         self.reservation.poll(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
-    /// Returns how long the present numbers last. For a counter that has ended, returns how long a
-    /// full range should last, because such a counter no longer needs the coordinator.
+    /// Returns how long the present numbers last. Returns how long a full range should last for a
+    /// counter that has ended, which no longer needs the coordinator, and for one that takes a range
+    /// for each request: it has none between two requests, and lacks nothing.
     fn last(&self, source: &Source) -> Duration {
-        if has_ended(source) {
+        if has_ended(source) || self.reservation.is_on_request() {
             return self.reservation.lasts();
         }
         self.reservation.time_for(source.in_ranges().total())

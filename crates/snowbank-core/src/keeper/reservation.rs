@@ -71,7 +71,7 @@ impl Reservation {
     }
 
     /// Returns whether nothing is reserved ahead of requests.
-    fn is_on_request(&self) -> bool {
+    pub(super) fn is_on_request(&self) -> bool {
         self.least == 0
     }
 

@@ -3,7 +3,7 @@ use std::future::pending;
 use tokio::sync::Barrier;
 
 use super::*;
-use crate::{CoordinatorKind, Marker};
+use crate::{CoordinatorKind, FleetLimits, Marker};
 
 /// A session with the endpoint of this host. The host `hangs` never answers, `away` refuses
 /// connections, `strange` refuses the password, and `empty` has no marker. Every other host has a
@@ -46,7 +46,8 @@ impl Session for Named {
 }
 
 fn marker(identity: &str) -> String {
-    Marker::new(identity, Vec::new(), crate::FleetLimits::default()).text()
+    let limits = FleetLimits::new(Duration::from_secs(60), Duration::from_secs(10));
+    Marker::new(identity, Vec::new(), limits).text()
 }
 
 /// Calls these hosts as a daemon that belongs to the cluster of host `a`. Returns the host that

@@ -114,6 +114,10 @@ impl<F: FrontEnd> Connection<F> {
                     poll_fn(|cx| self.poll_permit(cx)).await;
                     self.turn_of_unread()
                 }
+                TurnEnd::Parked(parked) => {
+                    Box::pin(self.answer_late(parked)).await?;
+                    self.turn_of_unread()
+                }
                 _ => return Ok(()),
             };
         }

@@ -41,6 +41,8 @@ pub(super) struct Exchange<F: FrontEnd> {
     /// True once the connection is to end, but answers for another moment: a token was refused, or
     /// too many requests were errors.
     pub(super) is_ending: bool,
+    /// True once a token was refused.
+    is_denied: bool,
     /// The share of the budget for queued bytes that the connection had in its last turn.
     pub(super) share: Share,
     /// The cost of the turn so far, without the cost of TLS.
@@ -57,6 +59,7 @@ impl<F: FrontEnd> Exchange<F> {
             backlog: None,
             errors_in_row: 0,
             is_ending: false,
+            is_denied: false,
             share: Share::WHOLE,
             turn_cost: TURN_COST,
         }
@@ -110,7 +113,8 @@ impl<F: FrontEnd> Exchange<F> {
                 Step::Denied { consumed } => {
                     at += consumed;
                     turn.thread.counters.record_other(F::PROTOCOL, Some(ErrorCode::Unauthorized));
-                    if !std::mem::replace(&mut self.is_ending, true) {
+                    self.is_ending = true;
+                    if !std::mem::replace(&mut self.is_denied, true) {
                         break close(turn, peer, Some(ErrorCode::Unauthorized));
                     }
                 }
@@ -353,7 +357,7 @@ impl<F: FrontEnd> Exchange<F> {
             Some(_) => self.errors_in_row = self.errors_in_row.saturating_add(1),
             None => self.errors_in_row = 0,
         }
-        let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
+        let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX && !self.is_ending;
         if is_one_too_many {
             turn.thread.counters.record_closed(CloseReason::Errors);
             turn.thread.common.rejections.log(peer.peer(), "its last thousand requests were errors");
