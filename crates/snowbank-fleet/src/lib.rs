@@ -52,7 +52,6 @@ mod zookeeper;
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use snowbank_core::clock::BootMicros;
 
@@ -215,11 +214,6 @@ pub trait Coordinator: Send {
     /// share a connection, so at least one copy soon opens a new connection. A simulated
     /// coordinator may have a single connection.
     fn connections(&self) -> u64;
-
-    /// Waits for this time. A simulated coordinator may let less time pass, or none.
-    fn pause(&mut self, time: Duration) {
-        std::thread::sleep(time);
-    }
 
     /// Returns the boot clock's time. In a simulation, time may stand still.
     fn now(&self) -> BootMicros;

@@ -142,10 +142,18 @@ fn check_current(release: Release<'_>) -> Result<(), NoAnswer> {
 /// A bound to write for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The source's index.
+    /// The source's index in the daemon.
     pub source: usize,
     /// The ID bound.
     pub id_bound: u64,
+}
+
+/// A write of the keys of one source.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    /// The source's place in [`Member::sources`], which lasts only for the call.
+    at: usize,
+    id_bound: u64,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -221,32 +229,34 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &self.notes
     }
 
-    /// Returns the bounds, in which each source's index in the daemon is replaced by its index in
-    /// `sources`.
-    fn placed(&self, bounds: impl IntoIterator<Item = Bound>) -> Vec<Bound> {
-        let mut placed: Vec<Bound> = bounds.into_iter().collect();
-        for bound in &mut placed {
-            let place = self.sources.iter().position(|held| held.index == bound.source);
-            bound.source = place.unwrap_or(usize::MAX);
-        }
-        placed
+    /// Returns the place in `sources` of the source with this index in the daemon. `None`: the daemon
+    /// holds no number for it.
+    fn place_of(&self, index: usize) -> Option<usize> {
+        self.sources.iter().position(|held| held.index == index)
     }
 
     /// Raises the bounds of sources. Each bound comes with the generation of its source's grant. If
     /// the machine may have been restored from a snapshot, grants are taken away, and their
     /// generations change. The write then gets a new identity, so that only one of two copies of this
     /// process recognises the write as its own.
-    pub fn raise(&mut self, raises: &[(Bound, u64)], clocks: Clocks) -> Result<(), FleetError> {
-        let mut bounds = self.placed(raises.iter().map(|(bound, _)| *bound));
+    ///
+    /// Nothing is granted before the returned pause is over: see [`settle`](Member::settle).
+    pub fn raise(&mut self, raises: &[(Bound, u64)], clocks: Clocks) -> Result<Pause, FleetError> {
+        let mut writes = Vec::with_capacity(raises.len());
+        for &(Bound { source, id_bound }, generation) in raises {
+            let Some(at) = self.place_of(source) else {
+                return Err(NoAnswer::passing("the source has no worker ID in the fleet").into());
+            };
+            writes.push((Write { at, id_bound }, generation));
+        }
         // A source that went on without asking may be one of two copies. Until a check has compared
         // its keys and written them, nothing rises above the ceiling with which it started.
-        let is_unchecked = |bound: &Bound| self.sources.get(bound.source).is_some_and(|it| !it.is_claimed);
-        if bounds.iter().any(is_unchecked) {
+        if writes.iter().any(|(write, _)| !self.sources[write.at].is_claimed) {
             self.check(clocks)?;
         }
         let clocks = self.set_clocks(clocks);
-        for (bound, &(_, generation)) in bounds.iter_mut().zip(raises) {
-            let Some(held) = self.sources.get_mut(bound.source) else { continue };
+        for (write, generation) in &mut writes {
+            let (held, generation) = (&mut self.sources[write.at], *generation);
             assert!(held.is_claimed, "a check precedes the first raise");
             // Until a start has compared its keys, another daemon may have the numbers.
             assert!(
@@ -256,7 +266,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // The start may have written a higher bound than this raise asks for. A later start may
             // hand out IDs below that higher bound without asking the coordinator, so no key may
             // get a lower bound.
-            bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
+            write.id_bound = write.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // After the machine was restored from a snapshot, another copy of this process
@@ -264,20 +274,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     held.covered = 0;
                 }
                 held.generation = generation;
-                self.renew_write(bound.source);
+                self.renew_write(write.at);
             }
         }
-        let mut passed = self.passed(clocks);
-        // A source that starts has its own pause.
-        passed.retain(|passed| bounds.iter().any(|bound| bound.source == passed.source));
-        for bound in &passed {
-            self.sources[bound.source].is_unsettled = true;
+        let writes: Vec<Write> = writes.into_iter().map(|(write, _)| write).collect();
+        let mut pausing = Vec::new();
+        for &Write { at, .. } in &writes {
+            if let Some(passed) = self.passed(at, clocks) {
+                let held = &mut self.sources[at];
+                (held.is_unsettled, held.passed) = (true, Some(passed));
+                pausing.push(held.index);
+            }
         }
         let raised = self
-            .note_writes(&bounds)
-            .and_then(|()| bounds.iter().try_for_each(|&bound| self.write(bound, None)))
-            .and_then(|()| self.settle_again(&passed));
-        self.ended(raised)
+            .note_writes(&writes)
+            .and_then(|()| writes.iter().try_for_each(|&write| self.write(write, None)));
+        self.ended(raised)?;
+        Ok(Pause::of(pausing))
     }
 
     /// Returns the result of a call. A daemon that has lost a number ends. So after a loss, this
@@ -406,23 +419,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
         self.idle.extend(rests.iter().map(|rest| rest.source));
-        let mut placed = self.placed(bounds.iter().copied());
-        placed.retain(|bound| bound.source < self.sources.len());
-        let passed = self.passed(clocks);
-        for bound in &mut placed {
-            let held = &mut self.sources[bound.source];
+        let mut writes = Vec::with_capacity(bounds.len());
+        for bound in bounds {
+            let Some(at) = self.place_of(bound.source) else { continue };
+            let has_passed = self.passed(at, clocks).is_some();
+            let held = &mut self.sources[at];
             // Another daemon may have had these numbers, and a restore may have lost that.
-            held.is_unsettled |= passed.iter().any(|passed| passed.source == bound.source);
+            held.is_unsettled |= has_passed;
             (held.covered, held.is_returned) = (0, true);
-            bound.id_bound = bound.id_bound.max(held.floor);
+            let id_bound = bound.id_bound.max(held.floor);
             for (_, holding) in &mut held.numbers {
-                holding.lower(bound.id_bound);
+                holding.lower(id_bound);
             }
-            self.renew_write(bound.source);
+            self.renew_write(at);
+            writes.push(Write { at, id_bound });
         }
-        let noted = self.note_writes(&placed);
+        let noted = self.note_writes(&writes);
         let released =
-            noted.and_then(|()| placed.iter().try_for_each(|&bound| self.write(bound, Some(is_current))));
+            noted.and_then(|()| writes.iter().try_for_each(|&write| self.write(write, Some(is_current))));
         let given = self.give_back_ranges(rests, is_current);
         released.and(given)
     }
@@ -431,7 +445,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn read_unread(&mut self, source: usize) -> Result<(), FleetError> {
         let checked = self.check_marker(source);
         self.or_went_back(checked)?;
-        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        let held = &self.sources[source];
         let unread: Vec<usize> =
             (0..held.numbers.len()).filter(|&at| held.numbers[at].1.text().is_none()).collect();
         if unread.is_empty() {
@@ -508,54 +522,49 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Notes the next writes of these sources, and waits until that is durable. So a later start
     /// recognises the writes.
-    fn note_writes(&mut self, bounds: &[Bound]) -> Result<(), FleetError> {
-        for bound in bounds {
-            let Some(held) = self.sources.get_mut(bound.source) else { continue };
+    fn note_writes(&mut self, writes: &[Write]) -> Result<(), FleetError> {
+        for &Write { at, .. } in writes {
+            let held = &mut self.sources[at];
             let write = held.trying().to_owned();
             for (_, holding) in &mut held.numbers {
                 holding.try_write(&write);
             }
-            self.store_note(bound.source);
+            self.store_note(at);
         }
         self.await_notes()
     }
 
     /// Writes a bound to all keys of a source, whose next write is noted. `Some` is a release, with
     /// the question that [`give_back`](Member::give_back) explains.
-    fn write(&mut self, bound: Bound, release: Release<'_>) -> Result<(), FleetError> {
-        self.read_unread(bound.source)?;
-        let Some(held) = self.sources.get(bound.source) else {
-            return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
-        };
-        if held.numbers.is_empty() {
-            return Ok(());
-        }
-        let id_bound = self.write_keys(bound, release)?;
-        let held = &mut self.sources[bound.source];
+    fn write(&mut self, write: Write, release: Release<'_>) -> Result<(), FleetError> {
+        self.read_unread(write.at)?;
+        let id_bound = self.write_keys(write, release)?;
+        let held = &mut self.sources[write.at];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if release.is_some() { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
         // If the daemon is killed before this is durable, its next start knows only an earlier ceiling.
-        self.store_note(bound.source);
+        self.store_note(write.at);
         Ok(())
     }
 
     /// Writes a bound to the keys of a source by one swap. Returns the bound that the keys then have.
     /// If a key has a higher bound, writes that higher bound to all of them, unless this is a
     /// release.
-    fn write_keys(&mut self, mut bound: Bound, release: Release<'_>) -> Result<u64, FleetError> {
+    fn write_keys(&mut self, write: Write, release: Release<'_>) -> Result<u64, FleetError> {
+        let Write { at: source, mut id_bound } = write;
         let is_release = release.is_some();
-        let held = &self.sources[bound.source];
+        let held = &self.sources[source];
         // A later start may hand out IDs below the acknowledged bound without asking.
         let least = if is_release { held.floor } else { held.acknowledged };
-        assert!(bound.id_bound >= least, "only a release lowers a key's bound, and never below the start");
+        assert!(id_bound >= least, "only a release lowers a key's bound, and never below the start");
         let write = held.trying().to_owned();
         for _ in 0..TRIES_MAX {
             // Another source may serve, and must soon notice a loss.
             self.poll_if_due()?;
             let marker = self.known_marker()?.text.clone();
-            let held = &self.sources[bound.source];
-            let key = NumberKey { write: write.clone(), ..self.value(held, bound.id_bound, is_release) };
+            let held = &self.sources[source];
+            let key = NumberKey { write: write.clone(), ..self.value(held, id_bound, is_release) };
             let text = key.text();
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
             for (at, (number, holding)) in held.numbers.iter().enumerate() {
@@ -567,30 +576,30 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             check_current(release)?;
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
-                    let numbers = self.sources[bound.source].numbers.iter_mut();
+                    let numbers = self.sources[source].numbers.iter_mut();
                     numbers.for_each(|(_, holding)| holding.written(&text, &key));
-                    return Ok(bound.id_bound);
+                    return Ok(id_bound);
                 }
                 Swapped::Refused(found) => {
                     let mut found = found.into_iter();
-                    let seen = self.see_marker(bound.source, found.next().flatten());
+                    let seen = self.see_marker(source, found.next().flatten());
                     self.or_went_back(seen)?;
                     if !is_release {
-                        self.check_passed(bound.source)?;
+                        self.check_passed(source)?;
                     }
                     let mut is_done = true;
                     let mut highest = 0;
                     for (at, text) in found.enumerate() {
-                        let seen = self.see(bound.source, at, text.as_deref())?;
-                        is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;
+                        let seen = self.see(source, at, text.as_deref())?;
+                        is_done &= seen.write == key.write && seen.id_bound == id_bound;
                         highest = highest.max(seen.id_bound);
                     }
                     if is_done {
                         // An earlier try of this write was done, and its answer was lost.
-                        return Ok(bound.id_bound);
+                        return Ok(id_bound);
                     }
                     if !is_release {
-                        bound.id_bound = bound.id_bound.max(highest);
+                        id_bound = id_bound.max(highest);
                     }
                 }
             }

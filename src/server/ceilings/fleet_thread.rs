@@ -20,7 +20,7 @@ use snowbank_core::clock::BootMicros;
 use snowbank_core::grant::TakenOver;
 use snowbank_core::keeper::{Outcome, PERIOD, WantedRange};
 use snowbank_fleet::{
-    Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, POLL_PERIOD, Pool,
+    Bound, Clocks, Coordinator, FleetError, Member, NoAnswer, NumberRange, POLL_PERIOD, Pause, Pool,
 };
 use snowbank_tls::files;
 
@@ -142,10 +142,21 @@ impl Host for Arc<Common> {
     }
 }
 
+/// A raise that has written its bounds, and pauses.
+struct Raising {
+    writer: usize,
+    number: u64,
+    pause: Pause,
+    /// When the pause's next step is due.
+    due: BootMicros,
+}
+
 /// The state of the thread.
 pub(crate) struct Work {
     in_fleet: InFleet,
     host: Box<dyn Host>,
+    /// The keeper waits for the outcome of a raise before it asks for another.
+    raising: Option<Raising>,
     /// When the last check began. `None`: none did since the last source started.
     checked_at: Option<BootMicros>,
     seen: FleetSeen,
@@ -194,6 +205,49 @@ impl Work {
         }
         let waited = self.checked_at.map_or(Duration::MAX, |at| os_clock::boot().since(at));
         POLL_PERIOD.saturating_sub(waited).min(PERIOD)
+    }
+
+    /// Returns the time until the next step of a raise's pause, at most [`PERIOD`].
+    fn step_due_in(&self) -> Duration {
+        let raising = self.raising.as_ref().filter(|_| !self.host.is_lost());
+        raising.map_or(Duration::MAX, |raising| raising.due.since(os_clock::boot()).min(PERIOD))
+    }
+
+    /// Takes the next step of a raise. Returns its outcome if its pause is over.
+    fn step(&mut self, mut raising: Raising) -> Option<Done> {
+        let clocks = self.host.clocks();
+        let settled = self.in_fleet.member.settle(&mut raising.pause, clocks);
+        if let Ok(Some(due_in)) = settled {
+            raising.due = os_clock::boot().after(due_in);
+            self.raising = Some(raising);
+            return None;
+        }
+        let Raising { writer, number, .. } = raising;
+        Some(self.raised(writer, number, settled.map(drop)))
+    }
+
+    /// Returns the outcome of a raise.
+    fn raised(&self, writer: usize, number: u64, raised: Result<(), FleetError>) -> Done {
+        match raised {
+            Err(loss) if loss.is_loss() => self.lost(&loss),
+            raised => Done::Raised(Outcome { writer, number, failure: raised.err().map(FleetError::reason) }),
+        }
+    }
+
+    fn due_in(&mut self) -> Duration {
+        self.step_due_in().min(self.check_due_in())
+    }
+
+    /// Takes a step of a raise, or checks.
+    fn run_due(&mut self) -> Option<Done> {
+        let is_step_due = self.step_due_in().is_zero();
+        match self.raising.take_if(|_| is_step_due) {
+            Some(raising) => {
+                let done = self.step(raising);
+                self.found_loss().or(done)
+            }
+            None => self.check(),
+        }
     }
 
     /// Checks that the worker IDs still belong to this daemon.
@@ -301,14 +355,15 @@ pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet>
     let work = Work {
         in_fleet,
         host,
+        raising: None,
         checked_at: None,
         seen: FleetSeen::default(),
         noticed_at: None,
         counting: None,
         restores: 0,
     };
-    let checks = Timer { due_in: Work::check_due_in, run: Work::check };
-    JobThread::start_timed("fleet", JOBS_MAX, work, run, checks)
+    let timer = Timer { due_in: Work::due_in, run: Work::run_due };
+    JobThread::start_timed("fleet", JOBS_MAX, work, run, timer)
 }
 
 /// Does a job. A loss that the job has found goes to the keeper, whoever waits for the job.
@@ -329,15 +384,136 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
             Err(loss) => work.lost(&loss),
         },
-        Job::Raise { writer, number, bounds, clocks } => {
-            let raised = member.raise(&bounds, clocks);
-            match raised.as_ref().err().filter(|error| error.is_loss()) {
-                Some(loss) => work.lost(loss),
-                None => {
-                    Done::Raised(Outcome { writer, number, failure: raised.err().map(FleetError::reason) })
-                }
-            }
-        }
+        Job::Raise { writer, number, bounds, clocks } => match member.raise(&bounds, clocks) {
+            Ok(pause) => return work.step(Raising { writer, number, pause, due: os_clock::boot() }),
+            Err(error) => work.raised(writer, number, Err(error)),
+        },
     };
     Some(done)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use snowbank_core::clock::Reading;
+    use snowbank_fleet::rules::Proof;
+    use snowbank_fleet::{Cluster, FleetLimits, Marker, Names, Notes, Paths, Swap, Swapped, Want};
+    use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+    use snowbank_state::new_identity;
+
+    const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
+
+    /// A coordinator that answers at once.
+    struct Keys(BTreeMap<String, String>);
+
+    impl Coordinator for Keys {
+        fn hurry(&mut self) {}
+
+        fn connections(&self) -> u64 {
+            0
+        }
+
+        fn now(&self) -> BootMicros {
+            BootMicros(0)
+        }
+
+        fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+            Ok(keys.iter().map(|key| self.0.get(key).cloned()).collect())
+        }
+
+        /// There is one endpoint.
+        fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
+            Ok(Vec::new())
+        }
+
+        fn set_cluster(&mut self, _: Option<Cluster>) {}
+
+        fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+            unreachable!("no job lists keys")
+        }
+
+        fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+            if swaps.iter().any(|swap| self.0.get(&swap.key) != swap.expected.as_ref()) {
+                let found = swaps.iter().map(|swap| self.0.get(&swap.key).cloned());
+                return Ok(Swapped::Refused(found.collect()));
+            }
+            let written = swaps.iter().filter_map(|swap| Some((swap.key.clone(), swap.text.clone()?)));
+            self.0.extend(written);
+            Ok(Swapped::Done)
+        }
+    }
+
+    /// A daemon whose clocks stand still.
+    struct NoHost(Clocks);
+
+    impl Host for NoHost {
+        fn clocks(&self) -> Clocks {
+            self.0
+        }
+
+        fn checked(&self, _: &FleetSeen) {}
+
+        fn is_lost(&self) -> bool {
+            false
+        }
+
+        fn lose(&self, _: &str) {}
+    }
+
+    /// Returns a daemon in a prepared fleet. It holds nothing yet.
+    fn member(layout: &Layout, limits: FleetLimits) -> FleetMember {
+        let marker = Marker::new("1f", vec![layout.space().to_string()], limits);
+        let keys = Keys(BTreeMap::from([(Paths::of(NAMES.fleet).marker(), marker.text())]));
+        Member::new(Box::new(keys), NAMES, limits, Notes::default(), new_identity)
+    }
+
+    /// Starts a fleet thread whose clocks stand still.
+    pub(crate) fn started(member: FleetMember, clocks: Clocks) -> Fleet {
+        let in_fleet = InFleet { member, pools: Vec::new(), certificate_ends_unix_s: Arc::default() };
+        start(in_fleet, Box::new(NoHost(clocks))).unwrap()
+    }
+
+    /// Starts a fleet thread in a prepared fleet.
+    pub(crate) fn start_in_fleet(layout: &Layout, limits: FleetLimits, clocks: Clocks) -> Fleet {
+        started(member(layout, limits), clocks)
+    }
+
+    #[test]
+    fn a_raise_that_pauses_delays_no_other_job() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let clocks_at = |second| {
+            let wall = UnixMicros(1_800_000_000_000_000 + second * 1_000_000);
+            Clocks::at(wall, Reading { wall, boot: BootMicros(0) })
+        };
+        let layout = Layout::resolve("twitter").unwrap();
+        let limits = FleetLimits::new(Duration::from_secs(300), Duration::from_secs(10));
+        let mut member = member(&layout, limits);
+        let clocks = clocks_at(0);
+        let want = Want { index: 0, source: "orders", layout: &layout, clocks, proof: Proof::None };
+        let taken = member.take(want, &WorkerSet::single(5)).unwrap();
+        let mut pause = Pause::of_start(&[Some(taken.clone())]);
+        while member.settle(&mut pause, clocks).unwrap().is_some() {}
+        // The bound has passed by now.
+        let mut fleet = started(member, clocks_at(400));
+        let bound = |by| Bound { source: 0, id_bound: taken.covered + by };
+        let bounds = vec![(bound(1 << 40), 0)];
+        fleet.send(Job::Raise { writer: 1, number: 7, bounds, clocks: clocks_at(400) });
+        let asks = fleet.asks();
+        assert_eq!(asks.question(LIMIT, |work| work.raising.is_some()), Ok(true));
+        assert!(fleet.take_done().is_empty(), "the raise pauses");
+        // A stop gives the number back, so nothing is left to pause for.
+        let given_back = [bound(0)];
+        let given = asks.question(LIMIT, move |work| {
+            let clocks = work.clocks();
+            work.member().give_back(&given_back, &[], clocks, &|| true)
+        });
+        assert_eq!(given, Ok(Ok(())));
+        let done = fleet.done.recv_timeout(LIMIT);
+        assert!(
+            matches!(&done, Ok(Done::Raised(outcome)) if outcome.number == 7 && outcome.failure.is_none()),
+            "{done:?}"
+        );
+    }
 }

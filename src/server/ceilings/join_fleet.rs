@@ -21,7 +21,8 @@ use crate::server::shared::start_error::StartError;
 use snowbank_core::keeper::reserved_at_start;
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{
-    self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Want, noticed_within,
+    self, Access, Bound, Clocks, FleetError, Member, Names, Notes, Pause, Pool, Taken, Want,
+    noticed_within,
 };
 use snowbank_id::layout::{Layout, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -166,25 +167,30 @@ impl Joining<'_> {
     /// Pauses before new worker IDs, unless the daemon stops. The fleet thread does other jobs between
     /// the steps of the pause. Returns the result, and whether a source that serves is lost.
     fn pause(&self, joined: &mut Joined) -> Result<(Result<(), FleetError>, bool), StartError> {
-        let mut pause = None;
+        let taken = &mut joined.answers.taken;
+        let mut pause = Pause::of_start(taken);
         let mut has_said = false;
         loop {
-            let mut taken = std::mem::take(&mut joined.answers.taken);
-            let (next, taken, step, is_lost) = self.ask(move |work| {
+            let (next, step, is_lost) = self.ask(move |work| {
                 // The wall clock may have been set since the start began.
                 let clocks = work.clocks();
-                let step = work.member().settle(&mut pause, &mut taken, clocks);
-                (pause, taken, step, work.member().loss().is_some())
+                let step = work.member().settle(&mut pause, clocks);
+                (pause, step, work.member().loss().is_some())
             })?;
-            (pause, joined.answers.taken) = (next, taken);
+            pause = next;
             match step {
                 Ok(Some(due_in)) if !self.is_stopping.load(Ordering::Acquire) => {
                     if !std::mem::replace(&mut has_said, true) {
-                        self.say_pause(&joined.answers.taken);
+                        self.say_pause(taken);
                     }
                     thread::sleep(due_in);
                 }
-                step => return Ok((step.map(drop), is_lost)),
+                step => {
+                    for Bound { source, id_bound } in pause.floors {
+                        taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
+                    }
+                    return Ok((step.map(drop), is_lost));
+                }
             }
         }
     }
@@ -516,77 +522,20 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::sync::{Mutex, mpsc};
 
-    use super::super::fleet_thread::{self, Host};
+    use super::super::fleet_thread::tests::start_in_fleet;
     use super::*;
     use crate::config::{self, Interface, Overrides};
-    use crate::server::health::fleet_seen::FleetSeen;
     use snowbank_core::clock::{BootMicros, Reading};
-    use snowbank_fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
     use snowbank_id::layout::UnixMicros;
     use snowbank_state::HostIdentity;
-
-    /// A coordinator that is away.
-    struct Away;
-
-    impl Coordinator for Away {
-        fn hurry(&mut self) {}
-
-        fn connections(&self) -> u64 {
-            0
-        }
-
-        fn now(&self) -> BootMicros {
-            BootMicros(0)
-        }
-
-        fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
-            Err(NoAnswer::passing("away"))
-        }
-
-        fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-            Ok(Vec::new())
-        }
-
-        fn set_cluster(&mut self, _: Option<Cluster>) {}
-
-        fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-            Err(NoAnswer::passing("away"))
-        }
-
-        fn swap(&mut self, _: &[Swap]) -> Result<Swapped, NoAnswer> {
-            Err(NoAnswer::passing("away"))
-        }
-    }
-
-    /// A daemon whose clocks stand still.
-    struct NoHost(Clocks);
-
-    impl Host for NoHost {
-        fn clocks(&self) -> Clocks {
-            self.0
-        }
-
-        fn checked(&self, _: &FleetSeen) {}
-
-        fn is_lost(&self) -> bool {
-            false
-        }
-
-        fn lose(&self, _: &str) {}
-    }
 
     #[test]
     fn a_lock_directory_that_hangs_delays_no_job() {
         let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
         let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
         let (found, _) = Found::open(None, false, HostIdentity::default(), None).unwrap();
-        let names = Names { fleet: "f", state: "state", holder: "holder" };
-        let coordinator: Box<dyn Coordinator> = Box::new(Away);
-        let limits = settings.fleet_limits();
-        let member = Member::new(coordinator, names, limits, Notes::default(), new_identity);
         let clocks = Clocks::at(began.wall, began);
-        let in_fleet = InFleet { member, pools: Vec::new(), certificate_ends_unix_s: Arc::default() };
-        let fleet = fleet_thread::start(in_fleet, Box::new(NoHost(clocks))).unwrap();
+        let fleet = start_in_fleet(&settings.sources[0].layout, settings.fleet_limits(), clocks);
         let asks = fleet.asks();
         let (hangs, is_hanging) = mpsc::channel();
         let (end, until) = mpsc::channel::<()>();

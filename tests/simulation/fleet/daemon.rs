@@ -32,6 +32,8 @@ pub(crate) struct Daemon {
     pub(crate) wall: Arc<Wall>,
     /// The write to the coordinator that the daemon has not started yet.
     pub(crate) pending: Option<Write>,
+    /// The write whose bounds the coordinator has, while it pauses.
+    raising: Option<Raising>,
 }
 
 impl Daemon {
@@ -50,6 +52,14 @@ impl Daemon {
     }
 }
 
+/// A raise that pauses.
+struct Raising {
+    write: Write,
+    pause: Pause,
+    /// The time until the next step. `None` before the first step.
+    due_in: Option<Duration>,
+}
+
 /// A start that pauses, because it has taken worker IDs that its state did not hold.
 pub(crate) struct Starting {
     pub(crate) machine: usize,
@@ -57,9 +67,9 @@ pub(crate) struct Starting {
     disk: SlowDisk,
     layouts: Vec<SourceLayout>,
     taken: Vec<Option<Taken>>,
-    /// The progress of the pause, and the time until its next step.
-    pause: Option<Pause>,
-    due_in: Duration,
+    pause: Pause,
+    /// The time until the next step. `None` before the first step.
+    due_in: Option<Duration>,
 }
 
 impl Starting {
@@ -177,8 +187,8 @@ impl World {
         if taken.iter().flatten().any(|taken| taken.is_new) {
             self.machines[machine].disk.written_in = self.restores;
         }
-        let due_in = Duration::ZERO;
-        Some(Starting { machine, member, disk, layouts, taken, pause: None, due_in })
+        let pause = Pause::of_start(&taken);
+        Some(Starting { machine, member, disk, layouts, taken, pause, due_in: None })
     }
 
     /// Starts a process on a machine, whose configuration an operator may have changed.
@@ -244,12 +254,10 @@ impl World {
         let clocks = clocks(reading);
         let indices: Vec<usize> = layouts.iter().map(|of| of.source).collect();
         let settled = loop {
-            if pause.is_some() {
-                disk.link.clone().pause(due_in);
-            }
-            match member.settle(&mut pause, &mut taken, clocks) {
-                Ok(Some(due)) if self.rng.u8(..64) > 0 => due_in = due,
-                Ok(Some(due_in)) => {
+            due_in.into_iter().for_each(|due_in| disk.link.pause(due_in));
+            match member.settle(&mut pause, clocks) {
+                Ok(due @ Some(_)) if self.rng.u8(..64) > 0 => due_in = due,
+                Ok(due_in @ Some(_)) => {
                     self.machines[machine].disk.notes = disk.durable();
                     let starting = Starting { machine, member, disk, layouts, taken, pause, due_in };
                     self.starting.push(starting);
@@ -268,6 +276,9 @@ impl World {
             return;
         }
         let mut begins = Vec::new();
+        for Bound { source, id_bound } in pause.floors {
+            taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
+        }
         for (of, taken) in layouts.into_iter().zip(taken.into_iter().flatten()) {
             let found = &mut self.machines[machine];
             let Some(begin) = Begin::after_start(found, of, taken, reading.wall) else { return };
@@ -347,7 +358,7 @@ impl World {
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
         let link = disk.link.clone();
-        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None }
+        Daemon { machine, member, link, disk, keeper, sources, wall, pending: None, raising: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -386,21 +397,8 @@ impl World {
         // daemon that has not asked the coordinator yet.
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable |= lost_writes;
+        let (pending, done) = self.write_or_check(at, clocks);
         let daemon = &mut self.daemons[at];
-        let pending = daemon.pending.take();
-        // A job may begin right before a poll is due.
-        let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
-        let checks = pending.is_none();
-        daemon.link.idle(if checks { 1.0 } else { part });
-        let mut done = if checks { daemon.member.check(clocks) } else { Ok(()) };
-        if let (Some(write), Ok(()) | Err(FleetError::NoAnswer(_))) = (&pending, &done) {
-            let mut bounds = Vec::new();
-            for (&(source, ceiling), &generation) in write.ceilings.iter().zip(&write.generations) {
-                let id_bound = daemon.sources[source].source.numbering().id_bound(ceiling);
-                bounds.push((Bound { source, id_bound }, generation));
-            }
-            done = daemon.member.raise(&bounds, clocks);
-        }
         self.machines[daemon.machine].disk.notes = daemon.disk.durable();
         self.link.server().is_reliable = false;
         let result = match done {
@@ -423,6 +421,48 @@ impl World {
         let machine = &mut self.machines[daemon.machine];
         let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
         daemon.keeper.written(Outcome { writer: 1, number: write.number, failure: result.err() }, now, mark);
+    }
+
+    /// Raises bounds, goes on with the pause of a raise, or checks. Returns the raise that is over.
+    fn write_or_check(&mut self, at: usize, clocks: Clocks) -> (Option<Write>, Result<(), FleetError>) {
+        let Daemon { member, link, sources, pending, raising, .. } = &mut self.daemons[at];
+        let mut paused = raising.take();
+        if paused.is_none() {
+            // A job may begin right before a poll is due.
+            let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
+            let Some(write) = pending.take() else {
+                link.idle(1.0);
+                return (None, member.check(clocks));
+            };
+            link.idle(part);
+            let mut bounds = Vec::new();
+            for (&(source, ceiling), &generation) in write.ceilings.iter().zip(&write.generations) {
+                let id_bound = sources[source].source.numbering().id_bound(ceiling);
+                bounds.push((Bound { source, id_bound }, generation));
+            }
+            match member.raise(&bounds, clocks) {
+                Ok(pause) => paused = Some(Raising { write, pause, due_in: None }),
+                Err(error) => return (Some(write), Err(error)),
+            }
+        }
+        let Some(Raising { write, mut pause, mut due_in }) = paused else { return (None, Ok(())) };
+        loop {
+            let checked = due_in.and_then(|due_in| {
+                link.pause(due_in);
+                link.check_if_due(|| member.check(clocks))
+            });
+            if let Some(Err(loss)) = checked.filter(|it| it.as_ref().is_err_and(FleetError::is_loss)) {
+                return (Some(write), Err(loss));
+            }
+            match member.settle(&mut pause, clocks) {
+                Ok(due @ Some(_)) if self.rng.u8(..64) > 0 => due_in = due,
+                Ok(due_in @ Some(_)) => {
+                    *raising = Some(Raising { write, pause, due_in });
+                    return (None, Ok(()));
+                }
+                settled => return (Some(write), settled.map(drop)),
+            }
+        }
     }
 
     /// Records that a daemon has ended because restores have lost its write. This daemon no longer

@@ -162,8 +162,8 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Times {
     now: Duration,
-    /// The time that passed since the daemon's last write.
-    since_write: Duration,
+    /// When the daemon last wrote. In the pause of a raise, when the raise did.
+    written: Duration,
     /// When the last call that compared a key began, by the key.
     compared: BTreeMap<String, Duration>,
     /// When the last check began.
@@ -174,7 +174,6 @@ struct Times {
 impl Times {
     fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.since_write += time;
     }
 }
 
@@ -205,6 +204,31 @@ impl Link {
         if part >= 1.0 {
             times.checked = times.now;
         }
+    }
+
+    /// Lets the time between two steps of a pause pass.
+    ///
+    /// A daemon that lost a write notices the loss in the time that its polls take. If that time
+    /// has passed since the pausing daemon's last write, and no daemon has noticed the loss, the
+    /// pausing daemon is cut off at the end of its pause.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.times().pass(time);
+        let since_write = self.times().now - self.times().written;
+        let mut server = self.server();
+        // As many calls as a daemon makes after the pause.
+        server.cut_off = if server.lost_writes && since_write >= server.noticed_within { 3 } else { 0 };
+    }
+
+    /// Makes a check in the pause of a raise, if one is due.
+    pub(crate) fn check_if_due<T>(&self, check: impl FnOnce() -> T) -> Option<T> {
+        let Times { now, checked, written, .. } = *self.times();
+        if now < checked + POLL_PERIOD {
+            return None;
+        }
+        self.times().checked = now;
+        let done = check();
+        self.times().written = written;
+        Some(done)
     }
 
     /// Records that the daemon holds nothing: it need not notice that a restore lost its writes.
@@ -264,17 +288,6 @@ impl Coordinator for Link {
         BootMicros(0).after(self.times().now)
     }
 
-    /// A daemon that lost a write notices the loss in the time that its polls take. If that time
-    /// has passed since the pausing daemon's last write, and no daemon has noticed the loss, the
-    /// pausing daemon is cut off at the end of its pause.
-    fn pause(&mut self, time: Duration) {
-        self.times().pass(time);
-        let since_write = self.times().since_write;
-        let mut server = self.server();
-        // As many calls as a daemon makes after the pause.
-        server.cut_off = if server.lost_writes && since_write >= server.noticed_within { 3 } else { 0 };
-    }
-
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
         self.after(keys.len().div_ceil(KEYS_MAX) as u32, keys.iter(), read)
@@ -301,7 +314,8 @@ impl Coordinator for Link {
         // A refused write changes nothing. Nor does a write of the value that the key already has.
         let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
         if writes && matches!(swapped, Ok(Swapped::Done)) {
-            self.times().since_write = Duration::ZERO;
+            let mut times = self.times();
+            times.written = times.now;
         }
         swapped
     }

@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use super::{Bound, Clocks, Member, Polled};
+use super::{Clocks, Member, Polled, Write};
 use crate::{Coordinator, FleetError, POLL_PERIOD};
 use snowbank_core::clock::BootMicros;
 
@@ -61,12 +61,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }
 
-    /// Reads all keys at once. Returns the sources whose keys must be written, each with the
-    /// highest bound of the source's keys.
+    /// Reads all keys at once. Returns the writes that are due, each with the highest bound of the
+    /// source's keys.
     ///
     /// A loss of a source that hands out nothing raises the floor, if it shows that the coordinator
     /// went back. Otherwise it is left to the start, which compares its keys.
-    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
+    pub(super) fn poll(&mut self) -> Result<Vec<Write>, FleetError> {
         let polled = self.poll_once();
         if let Err(error) = &polled
             && error.is_loss()
@@ -76,7 +76,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         polled
     }
 
-    fn poll_once(&mut self) -> Result<Vec<Bound>, FleetError> {
+    fn poll_once(&mut self) -> Result<Vec<Write>, FleetError> {
         let began = self.coordinator.as_mut().now();
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: began, is_answered: false });
@@ -117,7 +117,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             if !held.is_claimed || held.made_on != self.coordinator.as_mut().connections() {
-                due.push(Bound { source, id_bound });
+                due.push(Write { at: source, id_bound });
             }
         }
         if let Some(error) = lost {
@@ -133,16 +133,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes the keys of these sources with the bounds that they have. A write has a new identity,
     /// unless the outcome of an earlier write is unknown.
-    fn write_again(&mut self, due: &[Bound]) -> Result<(), FleetError> {
+    fn write_again(&mut self, due: &[Write]) -> Result<(), FleetError> {
         for found in due {
-            if self.sources[found.source].trying.is_none() {
-                self.renew_write(found.source);
+            if self.sources[found.at].trying.is_none() {
+                self.renew_write(found.at);
             }
         }
         self.note_writes(due)?;
-        due.iter().try_for_each(|&found| {
-            let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
-            self.write(Bound { id_bound, ..found }, None)
+        due.iter().try_for_each(|&Write { at, id_bound }| {
+            let id_bound = id_bound.max(self.sources[at].acknowledged);
+            self.write(Write { at, id_bound }, None)
         })
     }
 

@@ -41,6 +41,9 @@ pub(super) struct Held {
     /// True during the pause that follows when numbers are taken, or when a bound is raised that
     /// the clock has already passed. The notes have no ceiling during the pause.
     pub(super) is_unsettled: bool,
+    /// The bound that had passed when the source began to raise it. `None` after the pause, and for
+    /// a source that starts.
+    pub(super) passed: Option<u64>,
     /// True once a release was tried.
     pub(super) is_returned: bool,
     /// The wall clock minus the boot clock when the daemon requested `covered`.

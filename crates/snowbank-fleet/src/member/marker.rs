@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::want::Want;
-use super::{Bound, Clocks, Member, NoAnswer, Note};
+use super::{Clocks, Member, NoAnswer, Note};
 use crate::key::{KeyError, REACH_MAX};
 use crate::rules;
 use crate::{Cluster, Coordinator, FleetError, FleetLimits, Marker, Swap, Swapped};
@@ -241,35 +241,29 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&self.sources[source].space).map(drop)
     }
 
-    /// Returns the bounds that have passed or nearly passed: other daemons may have taken the
-    /// numbers of these sources. Includes a source that has raised its passed bound, until the
+    /// Returns the bound of a source if it has passed or nearly passed: other daemons may have taken
+    /// the source's numbers. If the source has raised its passed bound, returns that bound until the
     /// source's pause is over.
-    pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
-        let mut passed = Vec::new();
-        for (source, held) in self.sources.iter().enumerate() {
-            let have_passed = (0..held.numbers.len())
-                .any(|at| rules::may_be_abandoned(held.until(at), clocks.wall, self.limits.max_ahead()));
-            if held.is_unsettled || have_passed {
-                passed.push(Bound { source, id_bound: held.lowest_acknowledged() });
-            }
-        }
-        passed
+    pub(super) fn passed(&self, source: usize, clocks: Clocks) -> Option<u64> {
+        let held = &self.sources[source];
+        let have_passed = (0..held.numbers.len())
+            .any(|at| rules::may_be_abandoned(held.until(at), clocks.wall, self.limits.max_ahead()));
+        let is_passed = held.is_unsettled || have_passed;
+        is_passed.then(|| held.passed.unwrap_or_else(|| held.lowest_acknowledged()))
     }
 
     /// Checks a source against the floor if its bound has passed.
     pub(super) fn check_passed(&mut self, source: usize) -> Result<(), FleetError> {
         let clocks = self.clocks_now();
-        let passed = self.passed(clocks);
-        passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
+        self.passed(source, clocks).map_or(Ok(()), |passed| self.check_floor(source, passed))
     }
 
     /// Checks that a passed bound is above the floor. If the bound is below the floor, the
     /// coordinator may have gone back, and before that, other daemons may have had the number. So
     /// the source must start again, above the floor.
-    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), FleetError> {
-        let floor =
-            rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
-        if passed.id_bound < floor {
+    pub(super) fn check_floor(&self, source: usize, passed: u64) -> Result<(), FleetError> {
+        let floor = rules::bound_above(&self.sources[source].numbering, self.known_marker()?.marker.floor());
+        if passed < floor {
             return Err(FleetError::Held(String::from(
                 "its ceiling had passed, and the fleet's floor has been raised above it",
             )));

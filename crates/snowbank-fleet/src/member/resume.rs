@@ -103,7 +103,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// take a number. Reads the marker only the first time: later, each write fails if the marker
     /// has changed.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), FleetError> {
-        let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
+        let held = &self.sources[source];
+        if held.is_claimed {
+            return Ok(());
+        }
         let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
         if self.marker.is_none() {
             self.read_marker()?;

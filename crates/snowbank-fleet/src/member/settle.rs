@@ -11,6 +11,8 @@
 //! A daemon whose bound has passed, because the daemon slept or the coordinator was away, pauses in
 //! the same way when it raises the bound. Another daemon may have taken the number after the bound
 //! had passed, and the coordinator may have lost that daemon's write.
+//!
+//! A pause is made of steps. The daemon's other calls come between them.
 
 use std::time::Duration;
 
@@ -31,9 +33,34 @@ const TRIES_MAX: usize = 3;
 /// for two seconds.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
+/// A pause of sources that have taken numbers or raised passed bounds.
+#[derive(Clone, Debug)]
+pub struct Pause {
+    /// The indices of the sources in the daemon.
+    sources: Vec<usize>,
+    /// The lowest bounds at which sources start that have taken numbers, once the pause is over.
+    pub floors: Vec<Bound>,
+    /// `None` before the first step.
+    progress: Option<Progress>,
+}
+
+impl Pause {
+    /// Returns the pause of these sources, which has not begun.
+    pub(super) fn of(sources: Vec<usize>) -> Pause {
+        Pause { sources, floors: Vec::new(), progress: None }
+    }
+
+    /// Returns the pause of a start. `taken` has the numbers of each source of the daemon. The pause
+    /// is over at once if none of the sources must pause ([`Taken::is_new`]).
+    pub fn of_start(taken: &[Option<Taken>]) -> Pause {
+        let is_new = |taken: &Option<Taken>| taken.as_ref().is_some_and(|taken| taken.is_new);
+        Pause::of((0..taken.len()).filter(|&index| is_new(&taken[index])).collect())
+    }
+}
+
 /// The progress of a pause.
 #[derive(Clone, Copy, Debug)]
-pub struct Pause {
+struct Progress {
     began: BootMicros,
     /// When the next question is due. The time until its answer counts from here, even if the thread
     /// that asks is late or asks again, because the coordinator may have stalled meanwhile.
@@ -45,7 +72,7 @@ pub struct Pause {
     slowest: Duration,
 }
 
-impl Pause {
+impl Progress {
     /// Returns the length of the pause, which follows from the slowest answer so far.
     fn length(&self) -> Duration {
         noticed_within(self.slowest)
@@ -53,41 +80,30 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Begins the pause of sources, or goes on with it. Each call asks the coordinator a question or
-    /// two. Returns the time after which the next call is due, or `None` when the pause is over, or if
-    /// none of the sources must pause ([`Taken::is_new`]). After the pause, raises the sources' floors
-    /// to the fleet's floor.
+    /// Begins a pause, or goes on with it. Each call asks the coordinator a question or two. Returns
+    /// the time after which the next call is due, or `None` when the pause is over. Sources that have
+    /// been given back or forgotten meanwhile pause no longer.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, a source that serves has lost a number, or the
     /// coordinator did not answer in time. The pause has failed.
-    pub fn settle(
-        &mut self,
-        pause: &mut Option<Pause>,
-        taken: &mut [Option<Taken>],
-        clocks: Clocks,
-    ) -> Result<Option<Duration>, FleetError> {
-        let is_new =
-            |index: usize| taken.get(index).is_some_and(|it| it.as_ref().is_some_and(|it| it.is_new));
-        let positions = 0..self.sources.len();
-        let new: Vec<usize> = positions.filter(|&source| is_new(self.sources[source].index)).collect();
-        if new.is_empty() {
+    pub fn settle(&mut self, pause: &mut Pause, clocks: Clocks) -> Result<Option<Duration>, FleetError> {
+        let places = pause.sources.iter().filter_map(|&index| self.place_of(index));
+        let pausing: Vec<usize> = places.filter(|&source| !self.sources[source].is_returned).collect();
+        if pausing.is_empty() {
             return Ok(None);
         }
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
         self.set_clocks(clocks);
-        let paused = self.pause_on(pause, &new);
-        // After a loss, `tried` forgets the ceilings, so that the next start asks.
-        let due_in = self.tried(paused)?;
-        if due_in.is_none() {
-            for source in new {
-                let floor = self.settled_floor(source)?;
-                taken[self.sources[source].index].iter_mut().for_each(|taken| taken.floor = floor);
-            }
+        let mut paused = self.pause_on(&mut pause.progress, &pausing);
+        if paused == Ok(None) {
+            let ended = pausing.iter().try_for_each(|&source| self.end_pause(source, &mut pause.floors));
+            paused = ended.map(|()| None);
         }
-        Ok(due_in)
+        // After a loss, this forgets the ceilings, so that the next start asks.
+        self.concluded(&pause.sources, paused)
     }
 
     /// Checks that the numbers which these sources took are still this daemon's, right before they
@@ -121,14 +137,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// call is due, or `None` when the pause is over.
     fn pause_on(
         &mut self,
-        pause: &mut Option<Pause>,
+        pause: &mut Option<Progress>,
         sources: &[usize],
     ) -> Result<Option<Duration>, FleetError> {
         /// The shortest wait between two questions, even if polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let now = self.coordinator.as_mut().now();
         let pause =
-            pause.get_or_insert(Pause { began: now, due: now, not_before: now, slowest: Duration::ZERO });
+            pause.get_or_insert(Progress { began: now, due: now, not_before: now, slowest: Duration::ZERO });
         let now = now.max(pause.not_before);
         let passed = now.since(pause.began);
         let is_over = passed >= pause.length();
@@ -153,13 +169,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Asks a question in a pause.
-    fn ask_in(&mut self, pause: &mut Pause) -> Result<(), FleetError> {
+    fn ask_in(&mut self, pause: &mut Progress) -> Result<(), FleetError> {
         self.ask(pause, Self::poll_if_due)?;
         self.ask(pause, Self::ask_for_marker)
     }
 
     /// Compares the marker and the keys of these sources at the end of a pause.
-    fn compare_after(&mut self, pause: &mut Pause, sources: &[usize]) -> Result<(), FleetError> {
+    fn compare_after(&mut self, pause: &mut Progress, sources: &[usize]) -> Result<(), FleetError> {
         self.ask(pause, Self::follow_writes)?;
         for &source in sources {
             self.ask(pause, Self::poll_if_due)?;
@@ -171,7 +187,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Asks the coordinator, and counts the time since the question was due.
     fn ask(
         &mut self,
-        pause: &mut Pause,
+        pause: &mut Progress,
         question: impl Fn(&mut Self) -> Result<(), FleetError>,
     ) -> Result<(), FleetError> {
         let asked = pause.not_before.max(self.coordinator.as_mut().now());
@@ -201,7 +217,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         (self.limits.horizon() * 2 / 3).min(noticed_within(ANSWER_TIMEOUT))
     }
 
-    fn is_too_long(&self, pause: &Pause) -> bool {
+    fn is_too_long(&self, pause: &Progress) -> bool {
         pause.length() > self.longest_pause()
     }
 
@@ -220,34 +236,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Pauses after a raise. `passed` has the bounds that had passed before they were raised.
-    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), FleetError> {
-        if passed.is_empty() {
-            return Ok(());
+    /// Ends the pause of a source. A source that serves goes on if its passed bound is above the
+    /// fleet's floor. One that starts does so above the fleet's floor.
+    fn end_pause(&mut self, source: usize, floors: &mut Vec<Bound>) -> Result<(), FleetError> {
+        if let Some(passed) = self.sources[source].passed {
+            self.check_floor(source, passed)?;
+        } else {
+            let fleets_floor = self.known_marker()?.marker.floor();
+            let held = &mut self.sources[source];
+            held.floor = held.floor.max(rules::bound_above(&held.numbering, fleets_floor));
+            floors.push(Bound { source: held.index, id_bound: held.floor });
         }
-        let sources: Vec<usize> = passed.iter().map(|bound| bound.source).collect();
-        let mut pause = None;
-        while let Some(due_in) = self.pause_on(&mut pause, &sources)? {
-            self.coordinator.as_mut().pause(due_in);
-        }
-        for &bound in passed {
-            self.check_floor(bound)?;
-            self.sources[bound.source].is_unsettled = false;
-            self.store_note(bound.source);
-        }
-        Ok(())
-    }
-
-    /// Returns the bound at which a source starts after its pause.
-    fn settled_floor(&mut self, source: usize) -> Result<u64, FleetError> {
-        let fleets_floor = self.known_marker()?.marker.floor();
         let held = &mut self.sources[source];
-        held.floor = held.floor.max(rules::bound_above(&held.numbering, fleets_floor));
-        held.is_unsettled = false;
-        let floor = held.floor;
+        (held.is_unsettled, held.passed) = (false, None);
         // If the note is not durable before the daemon is killed, the next start pauses again.
         self.store_note(source);
-        Ok(floor)
+        Ok(())
     }
 
     /// Checks that the marker has its known value, and that this daemon made the last writes of a

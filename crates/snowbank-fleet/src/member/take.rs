@@ -315,6 +315,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             covered: 0,
             acknowledged: 0,
             is_unsettled: false,
+            passed: None,
             is_returned: false,
             wall_minus_boot_us: want.clocks.wall_minus_boot_us,
             trying: None,

@@ -103,6 +103,16 @@ impl Store {
     }
 }
 
+impl Waits for Store {
+    fn wait(&mut self, _: Duration) {
+        let mut store = self.0.lock().unwrap();
+        store.has_paused = true;
+        if store.fault == Fault::ForeignAfterPause {
+            store.fault = Fault::Foreign;
+        }
+    }
+}
+
 impl AsMut<dyn Coordinator> for Store {
     fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
         self
@@ -118,14 +128,6 @@ impl Coordinator for Store {
 
     fn connections(&self) -> u64 {
         self.1
-    }
-
-    fn pause(&mut self, _: Duration) {
-        let mut store = self.0.lock().unwrap();
-        store.has_paused = true;
-        if store.fault == Fault::ForeignAfterPause {
-            store.fault = Fault::Foreign;
-        }
     }
 
     fn set_cluster(&mut self, cluster: Option<Cluster>) {
@@ -298,17 +300,46 @@ pub(super) fn other(store: &Store) -> Member<Store> {
     member_of(store, "other", Notes::default())
 }
 
+/// A simulated coordinator whose time passes only by its calls.
+pub(super) trait Waits {
+    /// Lets this time pass, or less.
+    fn wait(&mut self, time: Duration);
+}
+
+/// Takes all steps of a pause.
+pub(super) fn pause<C: AsMut<dyn Coordinator> + Waits>(
+    member: &mut Member<C>,
+    pause: &mut Pause,
+    clocks: Clocks,
+) -> Result<(), FleetError> {
+    while let Some(due_in) = member.settle(pause, clocks)? {
+        member.coordinator.wait(due_in);
+    }
+    Ok(())
+}
+
 /// Pauses as a start does.
-pub(super) fn settle<C: AsMut<dyn Coordinator>>(
+pub(super) fn settle<C: AsMut<dyn Coordinator> + Waits>(
     member: &mut Member<C>,
     taken: &mut [Option<Taken>],
     clocks: Clocks,
 ) -> Result<(), FleetError> {
-    let mut pause = None;
-    while let Some(due_in) = member.settle(&mut pause, taken, clocks)? {
-        member.coordinator.as_mut().pause(due_in);
+    let mut paused = Pause::of_start(taken);
+    pause(member, &mut paused, clocks)?;
+    for Bound { source, id_bound } in paused.floors {
+        taken[source].as_mut().unwrap().floor = id_bound;
     }
     Ok(())
+}
+
+/// Raises bounds, and pauses if they had passed.
+pub(super) fn raised<C: AsMut<dyn Coordinator> + Waits>(
+    member: &mut Member<C>,
+    raises: &[(Bound, u64)],
+    clocks: Clocks,
+) -> Result<(), FleetError> {
+    let mut paused = member.raise(raises, clocks)?;
+    pause(member, &mut paused, clocks)
 }
 
 /// Takes worker IDs, and pauses as a start does.
@@ -396,7 +427,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let mut member = member(&store, Notes::default());
     let taken = member.take(want(WALL, false), &five()).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
-    assert_eq!(member.raise(&[(bound, 0)], clocks(WALL)), Ok(()));
+    assert_eq!(raised(&mut member, &[(bound, 0)], clocks(WALL)), Ok(()));
     let key = store.text(&key_five());
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
@@ -409,7 +440,7 @@ fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let (mut first, covered) = holder(&store);
     assert_eq!(first.check(clocks(corrected)), Ok(()));
     let bound = Bound { source: 0, id_bound: covered };
-    assert_eq!(first.raise(&[(bound, 0)], clocks(corrected)), Ok(()));
+    assert_eq!(raised(&mut first, &[(bound, 0)], clocks(corrected)), Ok(()));
     let key = key_five();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, covered, "no bound is lowered");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());

@@ -1,5 +1,6 @@
 use crate::member::tests::{
-    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, settle, store, want,
+    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, limits, member, raised, settle,
+    store, want,
 };
 use crate::{Bound, FleetError, Member, Notes, POLL_PERIOD, Want};
 use snowbank_id::layout::WorkerSet;
@@ -28,7 +29,7 @@ fn one_write_with_the_same_bound_follows_each_new_connection() {
         let after = five_at(&store);
         assert_eq!((after.id_bound, after.write == before.write), (covered, false));
     }
-    assert_eq!(member.raise(&raise(covered + 9, 0), clocks(WALL)), Ok(()));
+    assert_eq!(raised(&mut member, &raise(covered + 9, 0), clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
@@ -50,12 +51,12 @@ fn the_memory_copy_that_connects_again_first_has_the_number() {
 fn a_write_made_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
     store.set(Fault::Mute);
-    assert!(matches!(one.raise(&raise(covered + 9, 0), clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(raised(&mut one, &raise(covered + 9, 0), clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
     store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.raise(&raise(covered + 9, 0), clocks(WALL)), Ok(()));
+        assert_eq!(raised(copy, &raise(covered + 9, 0), clocks(WALL)), Ok(()));
     }
     assert_eq!(one.check(clocks(WALL)), Ok(()));
     assert!(is_lost(&two.check(clocks(WALL))));
@@ -64,7 +65,7 @@ fn a_write_made_before_the_connection_does_not_count() {
 
     // This time each copy's check tries the raise again.
     store.set(Fault::Mute);
-    assert!(matches!(one.raise(&raise(covered + 20, 0), clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(raised(&mut one, &raise(covered + 20, 0), clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
     store.set(Fault::None);
     for copy in [&mut one, &mut two] {
@@ -105,7 +106,10 @@ fn the_write_on_a_new_connection_lowers_no_bound_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&key_five());
     store.set(Fault::Mute);
-    assert!(matches!(member.raise(&raise(covered + 9, 0), clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(
+        raised(&mut member, &raise(covered + 9, 0), clocks(WALL)),
+        Err(FleetError::NoAnswer(_))
+    ));
     store.set(Fault::None);
     let raised = store.text(&key_five());
     store.put(&key_five(), &before);
@@ -121,9 +125,12 @@ fn the_write_on_a_new_connection_lowers_no_bound_written_late() {
 fn an_old_answer_lowers_no_bound_on_a_new_connection() {
     let (mut member, store, covered) = taken();
     let older = store.text(&key_five());
-    assert_eq!(member.raise(&raise(covered + 9, 0), clocks(WALL)), Ok(()));
+    assert_eq!(raised(&mut member, &raise(covered + 9, 0), clocks(WALL)), Ok(()));
     store.set(Fault::ReadOnly);
-    assert!(matches!(member.raise(&raise(covered + 20, 1), clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(
+        raised(&mut member, &raise(covered + 20, 1), clocks(WALL)),
+        Err(FleetError::NoAnswer(_))
+    ));
     store.set(Fault::None);
     member.coordinator.connect();
     store.be_stale(older);
@@ -155,7 +162,7 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
 fn no_bound_is_raised_before_a_start_has_compared_its_keys() {
     let (mut member, _, covered) = taken();
     member.begin_start([0]);
-    let _ = member.raise(&raise(covered + 9, 0), clocks(WALL));
+    let _ = raised(&mut member, &raise(covered + 9, 0), clocks(WALL));
 }
 
 /// A source serves, and another one starts. Each in turn loses its number.

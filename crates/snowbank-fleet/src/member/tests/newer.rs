@@ -33,7 +33,7 @@ fn a_daemon_serves_on_beside_a_later_releases_fields() {
 
     add_field(&store, &marker_key());
     assert_eq!(daemon.check(clocks(WALL)), Ok(()));
-    assert_eq!(daemon.raise(&raise(1), clocks(WALL)), Ok(()), "it only compares the marker");
+    assert_eq!(raised(&mut daemon, &raise(1), clocks(WALL)), Ok(()), "it only compares the marker");
     assert_eq!(daemon.confirm(&[0], clocks(WALL)), Ok(()));
     let mut starting = other(&store);
     let six = starting.take(want(WALL, false), &WorkerSet::single(6)).unwrap();
@@ -49,7 +49,7 @@ fn a_daemon_serves_on_beside_a_later_releases_fields() {
     let before = store.text(&key_five());
     assert_eq!(daemon.check(clocks(WALL)), Ok(()));
     assert_eq!(daemon.confirm(&[0], clocks(WALL)), Ok(()));
-    assert!(is_refused(&daemon.raise(&raise(2), clocks(WALL))));
+    assert!(is_refused(&raised(&mut daemon, &raise(2), clocks(WALL))));
     daemon.coordinator.connect();
     assert!(is_refused(&daemon.check(clocks(WALL))), "a new connection needs a write");
     assert_eq!(store.text(&key_five()), before);
@@ -78,7 +78,7 @@ fn a_floor_is_raised_in_a_marker_with_a_later_releases_field() {
     let (mut daemon, covered) = holder(&store);
     add_field(&store, &marker_key());
     let backup = store.text(&key_five());
-    assert_eq!(daemon.raise(&[(Bound { source: 0, id_bound: covered + 9 }, 0)], clocks(WALL)), Ok(()));
+    assert_eq!(raised(&mut daemon, &[(Bound { source: 0, id_bound: covered + 9 }, 0)], clocks(WALL)), Ok(()));
     store.put(&key_five(), &backup);
     assert!(matches!(daemon.check(clocks(WALL)), Err(FleetError::WentBack(_))));
     assert!(marker_at(&store).floor() > WALL);

@@ -90,6 +90,12 @@ impl World {
 #[derive(Clone)]
 struct Slow(Arc<Mutex<World>>);
 
+impl Waits for Slow {
+    fn wait(&mut self, time: Duration) {
+        self.0.lock().unwrap().now += time;
+    }
+}
+
 impl AsMut<dyn Coordinator> for Slow {
     fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
         self
@@ -105,10 +111,6 @@ impl Coordinator for Slow {
 
     fn now(&self) -> BootMicros {
         BootMicros(0).after(self.0.lock().unwrap().now)
-    }
-
-    fn pause(&mut self, time: Duration) {
-        self.0.lock().unwrap().now += time;
     }
 
     /// Reads the keys before the answer's delay, so that a restore is seen as late as possible.
@@ -281,7 +283,7 @@ impl Holder {
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
-        assert_eq!(self.member.raise(&[(last, 0)], clocks(WALL)), Ok(()));
+        assert_eq!(raised(&mut self.member, &[(last, 0)], clocks(WALL)), Ok(()));
         self.member = member(&self.world, self.member.notes().clone());
         for (index, (source, worker_id)) in sources().enumerate() {
             let want = Want { index, source: &source, ..want(WALL, true) };
@@ -297,7 +299,7 @@ impl Holder {
     fn raise(&mut self, by: u64, later: Duration) -> Result<(), FleetError> {
         let id_bound = self.covered + by;
         let bounds: Vec<_> = (0..SOURCES).map(|source| (Bound { source, id_bound }, 0)).collect();
-        self.member.raise(&bounds, after(later))
+        raised(&mut self.member, &bounds, after(later))
     }
 
     fn check(&mut self, later: Duration) -> Result<(), FleetError> {
@@ -370,14 +372,14 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     while !is_lost(&ended) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
-            holder.member.coordinator.pause((checked_at + POLL_PERIOD).saturating_sub(now));
+            holder.member.coordinator.wait((checked_at + POLL_PERIOD).saturating_sub(now));
             checked_at = holder.now();
             ended = holder.check(job.later());
         } else {
             // The job begins shortly before the next poll is due.
             let now = holder.now();
             let due = checked_at + POLL_PERIOD - Duration::from_millis(1);
-            holder.member.coordinator.pause(due.saturating_sub(now));
+            holder.member.coordinator.wait(due.saturating_sub(now));
             ended = job.run(&mut holder);
         }
         assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
@@ -441,38 +443,75 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
     }
 }
 
-/// One source serves, and another one starts. The raise of the first one comes between two steps of
-/// the pause, and makes the next question late.
+/// One source serves. Another one starts, or raises its bound, which has passed. The raise of the
+/// first one comes between two steps of the pause, and makes the next question late.
 #[test]
-fn a_raise_does_not_wait_behind_the_pause_of_a_start() {
-    for pace in paces() {
+fn a_raise_does_not_wait_behind_a_pause() {
+    for (pace, is_start) in paces().flat_map(|pace| [(pace, true), (pace, false)]) {
         let world = world(pace);
         let mut daemon = member(&world, Notes::default());
         let mut taken = [daemon.take(want(WALL, false), &five()).ok()];
         settle(&mut daemon, &mut taken, clocks(WALL)).unwrap();
-        let covered = taken[0].as_ref().unwrap().covered;
-        daemon.begin_start([1]);
-        let six = Want { index: 1, source: "six", ..want(WALL, false) };
-        let mut taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
-        let now = || world.0.lock().unwrap().now;
-        let (began, mut pause, mut late) = (now(), None, Duration::ZERO);
+        let raise = |source, by| [(Bound { source, id_bound: taken[0].as_ref().unwrap().covered + by }, 0)];
+        let (mut pause, now) = if is_start {
+            daemon.begin_start([1]);
+            let six = Want { index: 1, source: "six", ..want(WALL, false) };
+            let taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
+            (Pause::of_start(&taken), clocks(WALL))
+        } else {
+            let six = Want { index: 1, source: "six", ..want(at(WALL, -100), false) };
+            let mut taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
+            settle(&mut daemon, &mut taken, clocks(at(WALL, -100))).unwrap();
+            let later = clocks(at(WALL, 210));
+            assert_eq!(raised(&mut daemon, &raise(0, 1 << 40), clocks(at(WALL, 200))), Ok(()));
+            (daemon.raise(&raise(1, 1 << 40), later).unwrap(), later)
+        };
+        let time = || world.0.lock().unwrap().now;
+        let (began, mut late) = (time(), Duration::ZERO);
         loop {
-            let step_began = now();
-            let step = daemon.settle(&mut pause, &mut taken, clocks(WALL)).unwrap();
-            let took = now() - step_began;
+            let step_began = time();
+            let step = daemon.settle(&mut pause, now).unwrap();
+            let took = time() - step_began;
             assert!(took <= pace.answer * (2 * SWAP + 2), "{pace:?}: a step took {took:?}");
             let Some(due_in) = step else { break };
-            daemon.coordinator.pause(due_in);
+            daemon.coordinator.wait(due_in);
             if late.is_zero() {
-                let raise_began = now();
-                let bound = Bound { source: 0, id_bound: covered + 1 };
-                assert_eq!(daemon.raise(&[(bound, 0)], clocks(WALL)), Ok(()));
-                late = now() - raise_began;
+                let raise_began = time();
+                assert_eq!(raised(&mut daemon, &raise(0, (1 << 40) + 1), now), Ok(()));
+                late = time() - raise_began;
             }
         }
-        let paused = now() - began;
+        let paused = time() - began;
         assert!(paused >= noticed_within(late), "{pace:?}: {paused:?}, with a question late by {late:?}");
     }
+}
+
+/// Another daemon takes the number before the bound is raised, and the coordinator loses that. So
+/// the daemon must not go on before the other one had the time to notice.
+#[test]
+fn a_stop_and_a_loss_are_seen_in_the_pause_of_a_raise() {
+    let world = world(Pace { answer: Duration::from_millis(10), sync: Duration::ZERO });
+    let mut daemon = member(&world, Notes::default());
+    let mut taken = [daemon.take(want(WALL, false), &five()).ok()];
+    settle(&mut daemon, &mut taken, clocks(WALL)).unwrap();
+    let covered = taken[0].as_ref().unwrap().covered;
+    let now = after(OUTAGE);
+    let raise = [(Bound { source: 0, id_bound: covered + (1 << 40) }, 0)];
+    let mut pause = daemon.raise(&raise, now).unwrap();
+    assert!(matches!(daemon.settle(&mut pause, now), Ok(Some(_))));
+    let (mut lost, keys) = (daemon.clone(), world.0.lock().unwrap().keys.clone());
+
+    let bound = Bound { source: 0, id_bound: covered };
+    assert_eq!(daemon.give_back(&[bound], &[], now, &|| true), Ok(()));
+    assert_eq!(daemon.settle(&mut pause.clone(), now), Ok(None), "what goes back pauses no longer");
+    let again =
+        member(&world, daemon.notes().clone()).take(Want { clocks: now, ..want(WALL, true) }, &five());
+    assert!(again.is_ok_and(|taken| taken.is_new), "the next start pauses");
+
+    world.0.lock().unwrap().keys = keys;
+    world.0.lock().unwrap().keys.remove(&key_five());
+    assert!(is_lost(&lost.check(now)));
+    assert!(is_lost(&lost.settle(&mut pause, now).map(drop)));
 }
 
 #[test]
@@ -551,10 +590,10 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
 fn a_pause_that_fails_says_whether_its_question_was_late() {
     let world = world(Pace { answer: Duration::from_millis(10), sync: Duration::ZERO });
     let mut taker = member(&world, Notes::default());
-    let mut taken = [taker.take(want(WALL, false), &five()).ok()];
-    let mut pause = None;
-    let due_in = taker.settle(&mut pause, &mut taken, clocks(WALL)).unwrap().unwrap();
-    taker.coordinator.pause(due_in + Duration::from_secs(60));
-    let failed = taker.settle(&mut pause, &mut taken, clocks(WALL)).unwrap_err().reason();
+    let taken = [taker.take(want(WALL, false), &five()).ok()];
+    let mut pause = Pause::of_start(&taken);
+    let due_in = taker.settle(&mut pause, clocks(WALL)).unwrap().unwrap();
+    taker.coordinator.wait(due_in + Duration::from_secs(60));
+    let failed = taker.settle(&mut pause, clocks(WALL)).unwrap_err().reason();
     assert!(failed.contains("a question was 60.0s late, and its answer took 20.0ms"), "{failed}");
 }

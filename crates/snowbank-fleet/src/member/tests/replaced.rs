@@ -123,7 +123,7 @@ fn a_passed_bound_below_the_floor_is_a_loss() {
         }
         let bound = Bound { source: 0, id_bound: covered + 1 };
         store.sleep_late(Duration::from_secs(sleep_s));
-        let raised = member.raise(&[(bound, 0)], clocks(at(WALL, seconds)));
+        let raised = raised(&mut member, &[(bound, 0)], clocks(at(WALL, seconds)));
         let lost = raised.err().map(|error| error.to_string());
         assert_eq!(lost.is_some(), is_loss, "after {seconds} s, and {sleep_s} s asleep: {lost:?}");
         assert!(lost.is_none_or(|reason| reason.contains("the fleet's floor has been raised above it")));

@@ -60,7 +60,7 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     assert_eq!(second.check(clocks(WALL)), Ok(()));
     store.set(Fault::Away);
     assert!(matches!(
-        second.raise(&[(Bound { source: 0, id_bound: covered + 9 }, 0)], clocks(WALL)),
+        raised(&mut second, &[(Bound { source: 0, id_bound: covered + 9 }, 0)], clocks(WALL)),
         Err(FleetError::NoAnswer(_))
     ));
     assert_eq!(five_at(&store).id_bound, covered + 9, "the raise was done without an answer");
@@ -117,7 +117,7 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
     // A ceiling that was acknowledged with the new difference of the clocks counts.
     let bound = Bound { source: 0, id_bound: covered + 9 };
-    assert_eq!(first.raise(&[(bound, 1)], jumped.clocks), Ok(()));
+    assert_eq!(raised(&mut first, &[(bound, 1)], jumped.clocks), Ok(()));
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
 }
 

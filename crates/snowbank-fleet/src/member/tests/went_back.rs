@@ -29,11 +29,11 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
         store.set(Fault::ReadOnly);
-        let raised = daemon.raise(&[(keepers_bound(now), generation)], clocks(now));
-        assert!(matches!(raised, Err(FleetError::NoAnswer(_))), "{raised:?}");
+        let refused = raised(&mut daemon, &[(keepers_bound(now), generation)], clocks(now));
+        assert!(matches!(refused, Err(FleetError::NoAnswer(_))), "{refused:?}");
         store.set(Fault::None);
         let next = at(now, 1);
-        assert_eq!(daemon.raise(&[(keepers_bound(next), generation)], clocks(next)), Ok(()));
+        assert_eq!(raised(&mut daemon, &[(keepers_bound(next), generation)], clocks(next)), Ok(()));
         assert_eq!(daemon.check(clocks(next)), Ok(()), "generation {generation}");
         assert_eq!(floor(&store), UnixMicros(0), "no restore is noticed");
     }
@@ -51,7 +51,7 @@ fn a_daemon_that_loses_a_counter_raises_the_floor_first() {
     assert_eq!(daemon.check(clocks(WALL)), Ok(()));
     let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
     let later = at(WALL, 200);
-    assert_eq!(daemon.raise(&[(keepers_bound(later), 0)], clocks(later)), Ok(()));
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(later), 0)], clocks(later)), Ok(()));
     assert!(daemon.take_range(1, 1_000, 0).is_ok());
     for (text, key) in backup {
         store.put(&key, &text);
@@ -93,9 +93,8 @@ fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
     take(&mut member_of(&store, "serves", Notes::default()), want(wall, false), &five());
     store.put(&key_five(), &backup);
     let mut stopped = member(&store, first.notes().clone());
-    let mut taken = [Some(stopped.take(want(wall, true), &five()).unwrap())];
-    let mut pause = None;
-    let due = stopped.settle(&mut pause, &mut taken, clocks(wall)).unwrap();
+    let taken = [Some(stopped.take(want(wall, true), &five()).unwrap())];
+    let due = stopped.settle(&mut Pause::of_start(&taken), clocks(wall)).unwrap();
     assert!(due.is_some(), "the pause has more than one step");
     let unused: Vec<Bound> = taken[0].iter().filter_map(|taken| taken.unused(0)).collect();
     stopped.give_back(&unused, &[], clocks(wall), &|| true).unwrap();
@@ -115,7 +114,7 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     take(&mut wrong, want(ahead, false), &five());
     let backup = store.text(&key_five());
     let later = at(ahead, 200);
-    assert_eq!(wrong.raise(&[(keepers_bound(later), 0)], clocks(later)), Ok(()));
+    assert_eq!(raised(&mut wrong, &[(keepers_bound(later), 0)], clocks(later)), Ok(()));
     store.put(&key_five(), &backup);
     assert!(is_lost(&wrong.check(clocks(later))));
     let six = WorkerSet::single(6);
@@ -145,7 +144,7 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     store.put(&marker_key, &marker.text());
     let (mut daemon, _) = holder(&store);
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[(keepers_bound(wall), 0)], clocks(wall)), Ok(()));
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(wall), 0)], clocks(wall)), Ok(()));
     (store, daemon, backup, wall)
 }
 
@@ -168,7 +167,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
         let (store, mut daemon, backup, wall) = prepared_again();
         restore(&store, &backup);
         let polled = if is_raise {
-            daemon.raise(&[(keepers_bound(at(wall, 1)), 0)], clocks(wall))
+            raised(&mut daemon, &[(keepers_bound(at(wall, 1)), 0)], clocks(wall))
         } else {
             daemon.check(clocks(wall))
         };
@@ -220,7 +219,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     let (mut daemon, _) = holder(&store);
     let backup = store.text(&key_five());
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[(keepers_bound(wall), 0)], clocks(wall)), Ok(()));
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(wall), 0)], clocks(wall)), Ok(()));
     store.put(&key_five(), &backup);
     store.set(Fault::Foreign);
     let checked = daemon.check(clocks(wall));

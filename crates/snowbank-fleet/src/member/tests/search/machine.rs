@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::wire::{self, Wire};
-use crate::member::tests::{pick_some, settle};
+use crate::member::tests::{pick_some, raised, settle};
 use crate::rules::{self, Proof};
 use crate::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
@@ -375,7 +375,7 @@ impl Machine {
         let Some(ceiling) = self.daemon.as_ref().map(|daemon| self.next(daemon, wall)) else { return };
         let Some(daemon) = &mut self.daemon else { return };
         let bound = Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) };
-        let raised = daemon.member.raise(&[(bound, daemon.generation)], clocks);
+        let raised = raised(&mut daemon.member, &[(bound, daemon.generation)], clocks);
         if raised == Ok(()) {
             daemon.acknowledge(ceiling);
         }

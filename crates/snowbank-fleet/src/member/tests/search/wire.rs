@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::member::tests::Waits;
 use crate::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_id::layout::UnixMicros;
 
@@ -171,6 +172,11 @@ impl Scene {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
+impl Waits for Wire {
+    /// Does nothing: the end of the pause is an event of its own.
+    fn wait(&mut self, _: Duration) {}
+}
+
 impl AsMut<dyn Coordinator> for Wire {
     fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
         self
@@ -188,9 +194,6 @@ impl Coordinator for Wire {
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }
-
-    /// Does nothing: the end of the pause is an event of its own.
-    fn pause(&mut self, _: Duration) {}
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let seen = with(Scene::seen)?;

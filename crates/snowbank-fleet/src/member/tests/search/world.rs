@@ -357,7 +357,7 @@ impl World {
                 events.push(Event::Check(at, wall));
             }
             // If the bound has passed, the raise includes a pause, which must not end now.
-            let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
+            let has_passed = daemon.member.passed(0, self.machines[at].clocks(wall)).is_some();
             if self.machines[at].next(daemon, wall) > daemon.granted
                 && !(has_passed && self.server.lost_writes)
             {
