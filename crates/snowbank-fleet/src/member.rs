@@ -542,7 +542,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let held = &mut self.sources[write.at];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if release.is_some() { 0 } else { id_bound };
-        held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
+        held.wall_minus_boot_us = held.made_with_us;
         // If the daemon is killed before this is durable, its next start knows only an earlier ceiling.
         self.store_note(write.at);
         Ok(())

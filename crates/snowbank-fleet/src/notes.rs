@@ -91,8 +91,8 @@ pub struct Note {
     /// True if no other daemon can take the numbers until `covered` has passed. False during the
     /// pause after the daemon took the numbers, and after the daemon tried a release.
     pub is_held: bool,
-    /// The difference of the clocks, wall − boot, when the daemon requested `covered`, in
-    /// microseconds.
+    /// The difference of the clocks, wall − boot, before the identity was made of the write that
+    /// granted `covered`, in microseconds.
     pub wall_minus_boot_us: i64,
 }
 

@@ -16,7 +16,7 @@ use super::job_thread::{Asks, NoReply};
 use super::storage_thread::{self, Trim};
 use crate::server::restored::Life;
 use snowbank_core::grant::Left;
-use snowbank_fleet::{Bound, Clocks, FleetError, NoAnswer, Rest};
+use snowbank_fleet::{Bound, FleetError, NoAnswer, Rest};
 use snowbank_state::{StateError, WorkerLocks};
 
 /// The threads that an end waits for, and how long it waits for each of their jobs.
@@ -45,8 +45,7 @@ pub(crate) struct Ended {
     pub(crate) locks: BTreeMap<usize, WorkerLocks>,
     /// The sources whose numbers another copy of the machine may hand out too.
     pub(crate) restored: Vec<usize>,
-    /// The clocks when they were sealed, and the believed wall clock minus the boot clock.
-    pub(crate) at_seal: Clocks,
+    /// The believed wall clock minus the boot clock when they were sealed.
     pub(crate) wall_minus_boot_us: i64,
     /// The life of the machine in which they were sealed or, if they never served, began to start.
     pub(crate) life: Life,
@@ -70,11 +69,12 @@ impl Ended {
         // Another daemon that gets a worker ID must be able to lock it.
         self.locks.clear();
         let Some(fleet) = writers.fleet.filter(|_| is_returned) else { return Ok(()) };
-        let Ended { bounds, rests, at_seal, life, .. } = self;
+        let Ended { bounds, rests, life, .. } = self;
         let given = answered(fleet.question(writers.answer_limit, move |work| {
+            let clocks = work.clocks();
             let member = work.member();
             member.hurry();
-            member.give_back(&bounds, &rests, at_seal, &|| !life.is_over())
+            member.give_back(&bounds, &rests, clocks, &|| !life.is_over())
         }));
         if let Err(reason) = given.map_err(FleetError::reason) {
             tracing::warn!(
@@ -91,8 +91,10 @@ impl Ended {
         let mut sources: Vec<usize> = self.bounds.iter().map(|bound| bound.source).collect();
         sources.extend(self.rests.iter().map(|rest| rest.source));
         let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return false };
-        let at_seal = self.at_seal;
-        let confirm = move |work: &mut Work| work.member().confirm(&sources, at_seal);
+        let confirm = move |work: &mut Work| {
+            let clocks = work.clocks();
+            work.member().confirm(&sources, clocks)
+        };
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let said = confirmed.map_err(FleetError::reason).inspect_err(|reason| {
             tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");

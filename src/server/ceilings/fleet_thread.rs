@@ -46,7 +46,6 @@ pub(crate) enum Job {
         number: u64,
         /// Each with the generation of its source's grant when the keeper asked for this raise.
         bounds: Vec<(Bound, u64)>,
-        clocks: Clocks,
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
@@ -185,9 +184,9 @@ impl Work {
         &mut self,
         starting: &[usize],
         pools: Vec<(usize, Pool)>,
-        clocks: Clocks,
     ) -> Result<(), FleetError> {
         self.checked_at = None;
+        let clocks = self.clocks();
         self.in_fleet.member.check_taken(starting, clocks)?;
         if !pools.is_empty() {
             self.in_fleet.pools.extend(pools);
@@ -373,6 +372,8 @@ fn run(work: &mut Work, job: Job) -> Option<Done> {
 }
 
 fn run_job(work: &mut Work, job: Job) -> Option<Done> {
+    // The job may have waited.
+    let clocks = work.clocks();
     let member = &mut work.in_fleet.member;
     let done = match job {
         Job::Ask(Question(question)) => {
@@ -384,7 +385,7 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
             Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
             Err(loss) => work.lost(&loss),
         },
-        Job::Raise { writer, number, bounds, clocks } => match member.raise(&bounds, clocks) {
+        Job::Raise { writer, number, bounds } => match member.raise(&bounds, clocks) {
             Ok(pause) => return work.step(Raising { writer, number, pause, due: os_clock::boot() }),
             Err(error) => work.raised(writer, number, Err(error)),
         },
@@ -499,7 +500,7 @@ pub(crate) mod tests {
         let mut fleet = started(member, clocks_at(400));
         let bound = |by| Bound { source: 0, id_bound: taken.covered + by };
         let bounds = vec![(bound(1 << 40), 0)];
-        fleet.send(Job::Raise { writer: 1, number: 7, bounds, clocks: clocks_at(400) });
+        fleet.send(Job::Raise { writer: 1, number: 7, bounds });
         let asks = fleet.asks();
         assert_eq!(asks.question(LIMIT, |work| work.raising.is_some()), Ok(true));
         assert!(fleet.take_done().is_empty(), "the raise pauses");

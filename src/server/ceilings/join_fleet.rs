@@ -21,10 +21,9 @@ use crate::server::shared::start_error::StartError;
 use snowbank_core::keeper::reserved_at_start;
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{
-    self, Access, Bound, Clocks, FleetError, Member, Names, Notes, Pause, Pool, Taken, Want,
-    noticed_within,
+    self, Access, Bound, FleetError, Member, Names, Notes, Pause, Pool, Taken, Want, noticed_within,
 };
-use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::above_records;
 use snowbank_state::{Cause, Mark, StateError, WorkerLocks, beyond, latest_grant, new_identity};
@@ -81,8 +80,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) life: Life,
     /// True once the daemon stops: then nothing that is taken will be granted.
     pub(crate) is_stopping: &'a AtomicBool,
-    /// The clocks at that moment, as the daemon believes them.
-    pub(crate) clocks: Clocks,
+    /// The wall clock at the beginning of the start, as the daemon believes it.
+    pub(crate) wall: UnixMicros,
 }
 
 /// The coordinator's answers to sources that start.
@@ -111,7 +110,7 @@ impl Joining<'_> {
     /// The fleet thread has ended.
     pub(crate) fn join(&self) -> Result<Joined, StartError> {
         let sources = self.sources.keys().copied().collect();
-        let (clocks, restores) = (self.clocks, self.life.restores);
+        let restores = self.life.restores;
         self.ask(move |work| work.begin_start(sources, restores))?;
         let mut joined = Joined::default();
         joined.answers.taken = vec![None; self.indices];
@@ -157,6 +156,7 @@ impl Joining<'_> {
             let rests = joined.answers.unused_ranges(&refused);
             let life = self.life.clone();
             self.ask(move |work| {
+                let clocks = work.clocks();
                 let _ = work.member().give_back(&[], &rests, clocks, &|| !life.is_over());
                 work.member().give_up(&refused);
             })?;
@@ -172,7 +172,6 @@ impl Joining<'_> {
         let mut has_said = false;
         loop {
             let (next, step, is_lost) = self.ask(move |work| {
-                // The wall clock may have been set since the start began.
                 let clocks = work.clocks();
                 let step = work.member().settle(&mut pause, clocks);
                 (pause, step, work.member().loss().is_some())
@@ -407,8 +406,8 @@ impl Joining<'_> {
         question: impl FnOnce(&mut FleetMember, Want<'_>) -> R + Send + 'static,
     ) -> Result<R, StartError> {
         let source = Arc::clone(&self.sources[&index]);
-        let clocks = self.clocks;
         self.ask(move |work| {
+            let clocks = work.clocks();
             let want = Want { index, source: &source.name, layout: &source.layout, clocks, proof };
             question(work.member(), want)
         })
@@ -477,7 +476,7 @@ impl Joining<'_> {
             Err(error) => return Err(error.into()),
         };
         let marks = locks.marks()?;
-        let latest = latest_grant(&rule_of(source, numbering), self.clocks.wall);
+        let latest = latest_grant(&rule_of(source, numbering), self.wall);
         let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
         let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
         Ok(is_free.then_some(locks))
@@ -526,7 +525,7 @@ mod tests {
     use super::*;
     use crate::config::{self, Interface, Overrides};
     use snowbank_core::clock::{BootMicros, Reading};
-    use snowbank_id::layout::UnixMicros;
+    use snowbank_fleet::Clocks;
     use snowbank_state::HostIdentity;
 
     #[test]
@@ -554,7 +553,7 @@ mod tests {
                 found: Arc::new(found),
                 life: Life { began, restores: 0, reported: Arc::default() },
                 is_stopping: &AtomicBool::new(false),
-                clocks,
+                wall: began.wall,
             };
             joining.join().map(|joined| joined.refused.len())
         });

@@ -31,7 +31,7 @@ use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
 use snowbank_core::grant::{Left, TakenOver};
 use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
-use snowbank_fleet::{Bound, Clocks, Rest};
+use snowbank_fleet::{Bound, Rest};
 use snowbank_state::{StateError, WorkerLocks};
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
@@ -187,7 +187,6 @@ impl Ceilings {
             left,
             locks: indices.iter().filter_map(|index| Some((*index, self.locks.remove(index)?))).collect(),
             restored,
-            at_seal: clocks(&self.keeper, os_clock::read()),
             wall_minus_boot_us: self.keeper.wall_minus_boot_us(),
             life,
         })
@@ -284,20 +283,19 @@ impl Ceilings {
     }
 
     /// Sends a raise of the fleet's ceilings to the fleet thread.
-    fn write_to_fleet(&mut self, write: Write, reading: Reading) {
+    fn write_to_fleet(&mut self, write: Write) {
         let Some(fleet) = &mut self.fleet else { return };
         let mut bounds = Vec::new();
         for (&(source, ceiling), generation) in write.ceilings.iter().zip(write.generations) {
             bounds.push((Bound { source, id_bound: self.keeper.id_bound(source, ceiling) }, generation));
         }
         let Write { writer, number, .. } = write;
-        let clocks = clocks(&self.keeper, reading);
-        fleet.send(fleet_thread::Job::Raise { writer, number, bounds, clocks });
+        fleet.send(fleet_thread::Job::Raise { writer, number, bounds });
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
         if write.writer == FLEET {
-            return self.write_to_fleet(write, reading);
+            return self.write_to_fleet(write);
         }
         self.stored_at = reading.boot;
         match &mut self.storage {
@@ -357,11 +355,6 @@ impl Ceilings {
             .map(|left| Rest { source: left.source, next: left.id_bound, generation: generation(left) })
             .collect()
     }
-}
-
-/// Returns the believed wall clock and the boot clock of a reading.
-fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
-    Clocks::at(keeper.believe(reading).wall, reading)
 }
 
 /// Writes a mark that the IDs of a source are granted up to this bound. If that fails, the daemon

@@ -57,8 +57,6 @@ use crate::server::shared::live_config::{LiveConfig, Stage, Supply, TRY_TIMEOUT}
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
-use snowbank_core::clock::Reading;
-use snowbank_fleet::Clocks;
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -250,10 +248,6 @@ impl Control {
             Some((granted, notes)) => self.grant(granted, notes),
             None => Ok(()),
         }
-    }
-
-    pub(super) fn clocks(&self, reading: Reading) -> Clocks {
-        Clocks::at(self.common.wall.believe(reading).wall, reading)
     }
 
     /// Grants sources: makes them live, and hands them to the keeper.

@@ -169,7 +169,7 @@ impl Control {
             found: Arc::clone(found),
             life: life.clone(),
             is_stopping: &self.is_stopping,
-            clocks: self.clocks(life.began),
+            wall: self.common.wall.believe(life.began).wall,
         };
         joining.join()
     }
@@ -241,10 +241,9 @@ impl Control {
     fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
         let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
-        let clocks = self.clocks(os_clock::read());
         let pools = join_fleet::pools(starting.iter().map(|&index| (index, self.settings_of(index))));
         let starting = starting.to_vec();
-        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, pools, clocks));
+        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, pools));
         checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 
@@ -285,7 +284,6 @@ impl Control {
             rests: answers.unused_ranges(sources),
             locks,
             restored: Vec::new(),
-            at_seal: self.clocks(os_clock::read()),
             wall_minus_boot_us: self.common.wall.carried_us(),
             life,
         };

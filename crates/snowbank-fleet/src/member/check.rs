@@ -150,6 +150,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn renew_write(&mut self, source: usize) {
         let new = (Some((self.new_identity)()), self.coordinator.as_mut().connections());
         let held = &mut self.sources[source];
+        held.made_with_us = self.clocks.wall_minus_boot_us;
         (held.trying, held.made_on) = new;
     }
 }

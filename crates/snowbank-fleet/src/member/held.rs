@@ -46,10 +46,14 @@ pub(super) struct Held {
     pub(super) passed: Option<u64>,
     /// True once a release was tried.
     pub(super) is_returned: bool,
-    /// The wall clock minus the boot clock when the daemon requested `covered`.
+    /// The wall clock minus the boot clock before the identity was made of the write that granted
+    /// `covered`. Of two copies of a memory, both may know an identity that was made before they
+    /// parted.
     pub(super) wall_minus_boot_us: i64,
     /// The identity of the write whose outcome is unknown.
     pub(super) trying: Option<String>,
+    /// The wall clock minus the boot clock before the last write's identity was made.
+    pub(super) made_with_us: i64,
     /// How many connections had been opened when the last write's identity was made.
     pub(super) made_on: u64,
     /// The generation of the grants when the last write's identity was made.

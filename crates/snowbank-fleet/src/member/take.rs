@@ -319,6 +319,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             is_returned: false,
             wall_minus_boot_us: want.clocks.wall_minus_boot_us,
             trying: None,
+            made_with_us: want.clocks.wall_minus_boot_us,
             made_on: self.coordinator.as_mut().connections(),
             generation: 0,
         }

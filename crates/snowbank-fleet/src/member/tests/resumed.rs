@@ -121,6 +121,25 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
 }
 
+/// The machine was restored from a snapshot twice, during a raise. Both copies recognise the write
+/// of the raise as their own, and are killed before they have made another.
+#[test]
+fn a_write_made_before_a_jump_of_the_clocks_proves_nothing_after_it() {
+    let store = store();
+    let (mut one, covered) = holder(&store);
+    store.set(Fault::Mute);
+    let bound = Bound { source: 0, id_bound: covered + 9 };
+    assert!(matches!(raised(&mut one, &[(bound, 0)], clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    store.set(Fault::None);
+    let mut jumped = want(WALL, true);
+    jumped.clocks.wall_minus_boot_us += 30_000_000;
+    for mut copy in [one.clone(), one] {
+        copy.coordinator.connect();
+        assert_eq!(copy.check(jumped.clocks), Ok(()));
+        assert_eq!(resumed(&store, copy.notes(), jumped, &five()), None);
+    }
+}
+
 /// The machine was restored from a snapshot twice, and nothing shows that.
 #[test]
 fn the_first_of_two_copies_to_be_answered_has_the_number() {

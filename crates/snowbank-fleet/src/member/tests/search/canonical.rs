@@ -262,6 +262,7 @@ impl<'a> Form<'a> {
             term,
             identity,
             wall_minus_boot_us,
+            made_with_us,
             is_unsettled,
             passed,
             is_returned,
@@ -277,7 +278,7 @@ impl<'a> Form<'a> {
         let flags = [is_claimed, &(*generation == daemons)].map(|flag| u64::from(*flag));
         self.words.extend([*floor, *covered, *acknowledged].into_iter().chain(flags));
         self.words.extend([*wall_minus_boot_us as u64, u64::from(*is_unsettled), u64::from(*is_returned)]);
-        self.words.push(passed.unwrap_or(0));
+        self.words.extend([passed.unwrap_or(0), *made_with_us as u64]);
         self.write(term);
         self.write(identity);
         self.writes(trying.as_slice());
