@@ -260,7 +260,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             assert!(held.is_claimed, "a check precedes the first raise");
             // Until a start has compared its keys, another daemon may have the numbers.
             assert!(
-                held.is_returned || !self.idle.contains(&held.index),
+                held.released_by.is_some() || !self.idle.contains(&held.index),
                 "nothing raises a source that starts"
             );
             // The start may have written a higher bound than this raise asks for. A later start may
@@ -426,12 +426,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let held = &mut self.sources[at];
             // Another daemon may have had these numbers, and a restore may have lost that.
             held.is_unsettled |= has_passed;
-            (held.covered, held.is_returned) = (0, true);
+            held.covered = 0;
             let id_bound = bound.id_bound.max(held.floor);
             for (_, holding) in &mut held.numbers {
                 holding.lower(id_bound);
             }
             self.renew_write(at);
+            self.sources[at].released_by = Some(self.sources[at].trying().to_owned());
             writes.push(Write { at, id_bound });
         }
         let noted = self.note_writes(&writes);

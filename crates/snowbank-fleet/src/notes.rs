@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::NUMBERS_MAX;
 use super::key::{FleetLimits, id_bound};
 use snowbank_state::form::{self, Form, FormError};
 use snowbank_state::sealed::{self, Sealed};
@@ -44,6 +45,9 @@ const WHAT: &str = "snowbank notes of a fleet";
 /// What a start does without the file.
 const WITHOUT: &str = "the daemon starts without it: it asks the coordinator, and may have to wait until the ceiling of its \
                        worker ID has passed";
+/// The most notes that are kept. A daemon has at most half as many sources with worker IDs of a
+/// fleet; the rest are of sources that were removed.
+const NOTES_MAX: usize = 2 * NUMBERS_MAX;
 /// Space characters fill the file up to a multiple of this size in bytes, so that notes can grow on
 /// a full disk.
 const ROOM_BYTES: usize = 4096;
@@ -241,13 +245,17 @@ impl Notes {
         self.document.notes.iter().find(is_it)
     }
 
-    /// Replaces the note of a source.
+    /// Replaces the note of a source. If there are too many, drops those that have not changed for the
+    /// longest time. Without its note, a source starts like a new one.
     pub fn set(&mut self, note: Note) {
-        match self.document.notes.iter_mut().find(|other| other.source == note.source) {
-            Some(other) if *other == note => return,
-            Some(other) => *other = note,
-            None => self.document.notes.push(note),
+        let notes = &mut self.document.notes;
+        if notes.contains(&note) {
+            return;
         }
+        notes.retain(|other| other.source != note.source);
+        notes.push(note);
+        let surplus = notes.len().saturating_sub(NOTES_MAX);
+        notes.drain(..surplus);
         self.is_changed = true;
     }
 
@@ -449,6 +457,20 @@ mod tests {
     fn save(notes: &mut Notes) {
         notes.begin();
         assert_eq!(notes.wait(Duration::from_secs(60)), Ok(true));
+    }
+
+    #[test]
+    fn the_notes_that_changed_last_are_kept() {
+        let of = |source: &str, covered| Note { source: source.to_owned(), ..note(covered) };
+        let mut notes = Notes::default();
+        notes.set(of("removed", 7));
+        for number in 0..NOTES_MAX as u64 {
+            notes.set(of("serves", number));
+            notes.set(of(&number.to_string(), 7));
+        }
+        assert_eq!(notes.document.notes.len(), NOTES_MAX);
+        let is_kept = |source| notes.of("f", source, "space").is_some();
+        assert_eq!([is_kept("serves"), is_kept("removed")], [true, false]);
     }
 
     #[test]

@@ -39,6 +39,14 @@ fn a_start_that_takes_no_number_checks_the_key() {
 }
 
 #[test]
+#[should_panic(expected = "a range begins above all numbers that this daemon had")]
+fn no_range_begins_below_one_that_was_done() {
+    let mut counter = counter(0);
+    counter.done(claim("w1", 101), String::new(), 0);
+    counter.done(claim("w2", 110), String::new(), 0);
+}
+
+#[test]
 fn a_claims_text_names_the_counter_the_range_and_the_write() {
     let mut counter = counter(0);
     assert_eq!(step(&mut counter, &stored(101, "w0"), 0, "w1"), writes("w1", 101));

@@ -44,8 +44,8 @@ pub(super) struct Held {
     /// The bound that had passed when the source began to raise it. `None` after the pause, and for
     /// a source that starts.
     pub(super) passed: Option<u64>,
-    /// True once a release was tried.
-    pub(super) is_returned: bool,
+    /// The identity of the release, once one was tried.
+    pub(super) released_by: Option<String>,
     /// The wall clock minus the boot clock before the identity was made of the write that granted
     /// `covered`. Of two copies of a memory, both may know an identity that was made before they
     /// parted.
@@ -117,15 +117,19 @@ impl Held {
 
     /// Returns the source's note, in the fleet of this name and with these limits.
     ///
-    /// If the source is given back before its pause is over, or when its bound has passed, the note has
-    /// no writes: another daemon may have the numbers, so the next start must not take the release for
-    /// its own and go on without a pause.
+    /// If the source is given back before its pause is over, or when its bound has passed, the note
+    /// leaves the release out: another daemon may have the numbers, so the next start must not take the
+    /// release for its own and go on without a pause. If the release was not done, the next start
+    /// recognises the write before it, and pauses.
     pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
         assert!(
             self.covered <= self.acknowledged,
             "nothing is granted above what the coordinator acknowledged"
         );
-        let is_cut_short = self.is_unsettled && self.is_returned;
+        let mut writes = self.each_once(Holding::writes);
+        if self.is_unsettled {
+            writes.retain(|write| self.released_by.as_ref() != Some(write));
+        }
         Note {
             fleet: fleet.to_owned(),
             limits,
@@ -134,15 +138,28 @@ impl Held {
             place: self.place,
             worker_ids: self.worker_ids.clone(),
             numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
-            writes: if is_cut_short { Vec::new() } else { self.each_once(Holding::writes) },
+            writes,
             replaced: self.each_once(Holding::replaced),
             term: self.term.clone(),
             identity: self.identity.clone(),
             acknowledged: self.lowest_acknowledged(),
             floor: self.floor,
             covered: if self.is_unsettled { 0 } else { self.covered },
-            is_held: !self.is_unsettled && !self.is_returned,
+            is_held: !self.is_unsettled && self.released_by.is_none(),
             wall_minus_boot_us: self.wall_minus_boot_us,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::member::tests::{holder, limits, store};
+
+    #[test]
+    #[should_panic(expected = "nothing is granted above what the coordinator acknowledged")]
+    fn no_note_has_a_ceiling_that_was_not_acknowledged() {
+        let (mut member, covered) = holder(&store());
+        member.sources[0].covered = covered + 1;
+        member.sources[0].note("f", limits());
     }
 }

@@ -89,7 +89,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// coordinator did not answer in time. The pause has failed.
     pub fn settle(&mut self, pause: &mut Pause, clocks: Clocks) -> Result<Option<Duration>, FleetError> {
         let places = pause.sources.iter().filter_map(|&index| self.place_of(index));
-        let pausing: Vec<usize> = places.filter(|&source| !self.sources[source].is_returned).collect();
+        let pausing: Vec<usize> =
+            places.filter(|&source| self.sources[source].released_by.is_none()).collect();
         if pausing.is_empty() {
             return Ok(None);
         }

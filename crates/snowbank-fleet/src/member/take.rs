@@ -316,7 +316,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             acknowledged: 0,
             is_unsettled: false,
             passed: None,
-            is_returned: false,
+            released_by: None,
             wall_minus_boot_us: want.clocks.wall_minus_boot_us,
             trying: None,
             made_with_us: want.clocks.wall_minus_boot_us,

@@ -103,6 +103,24 @@ fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
     assert!(again.is_ok_and(|taken| taken.is_new));
 }
 
+/// The release of a start that is stopped in its pause has no answer: it is not done, or done.
+#[test]
+fn a_start_need_not_wait_after_an_unanswered_release_in_a_pause() {
+    for fault in [Fault::ReadOnly, Fault::Mute] {
+        let store = store();
+        let mut stopped = member(&store, Notes::default());
+        let taken = [Some(stopped.take(want(WALL, false), &five()).unwrap())];
+        let unused: Vec<Bound> = taken[0].iter().filter_map(|taken| taken.unused(0)).collect();
+        store.set(fault);
+        stopped.give_back(&unused, &[], clocks(WALL), &|| true).unwrap_err();
+        store.set(Fault::None);
+        // A clean stop marks the number as returned.
+        let newest = Want { proof: Proof::Newest, ..want(WALL, true) };
+        let again = member(&store, stopped.notes().clone()).take(newest, &five());
+        assert!(matches!(&again, Ok(taken) if taken.is_new), "{fault:?}: {again:?}");
+    }
+}
+
 /// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
 /// whether IDs were handed out so far ahead.
 #[test]

@@ -265,7 +265,7 @@ impl<'a> Form<'a> {
             made_with_us,
             is_unsettled,
             passed,
-            is_returned,
+            released_by,
             numbering: _,
             made_on: _,
             source: _,
@@ -277,7 +277,11 @@ impl<'a> Form<'a> {
         } = held;
         let flags = [is_claimed, &(*generation == daemons)].map(|flag| u64::from(*flag));
         self.words.extend([*floor, *covered, *acknowledged].into_iter().chain(flags));
-        self.words.extend([*wall_minus_boot_us as u64, u64::from(*is_unsettled), u64::from(*is_returned)]);
+        self.words.extend([
+            *wall_minus_boot_us as u64,
+            u64::from(*is_unsettled),
+            u64::from(released_by.is_some()),
+        ]);
         self.words.extend([passed.unwrap_or(0), *made_with_us as u64]);
         self.write(term);
         self.write(identity);
