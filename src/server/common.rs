@@ -80,6 +80,16 @@ impl Common {
         }
     }
 
+    /// Ends the daemon, and takes the grants of all live sources away. A source that starts meanwhile is
+    /// either live already, or gets its grant after `lost` is set. No grant is raised after that.
+    pub(crate) fn lose(&self, reason: &str) {
+        // A second `set` has no effect, so the first reason is kept.
+        let _ = self.lost.set(reason.to_owned());
+        for supply in &self.live_config.borrow().supplies {
+            supply.source.grant().revoke();
+        }
+    }
+
     /// Completes when the first sources have started or wait for a worker ID, or after `within`.
     pub(crate) async fn is_decided(&self, within: Duration) {
         let mut decided = self.decided.subscribe();

@@ -5,8 +5,9 @@
 //! this in its log. A thread of the daemon sleeps until the log has such an announcement.
 //!
 //! After an announcement, the daemon revokes all grants, so the IDs that were claimed ahead are
-//! dropped. The keeper makes the ceilings durable again before it grants anything. If the daemon
-//! cannot read the log, only a jump of the clocks shows that the machine was restored.
+//! dropped. The keeper makes the ceilings durable again before it grants anything. If the log cannot
+//! be read at a start, only a jump of the clocks shows that the machine was restored. If it can no
+//! longer be read later, the daemon ends, and its next start looks back in the log.
 //!
 //! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers
 //! another copy of the machine has handed out. The state records that the counter is unknown, and
@@ -85,6 +86,10 @@ impl KernelLog {
     /// Opens the log, looks for the last announcement that it has, and goes on at its end.
     pub fn open() -> KernelLog {
         let (place, log) = kernel_log::find();
+        let log = log.and_then(|log| match hear_log(log.as_fd()) {
+            Heard::End => Err(io::Error::other("it was opened, but cannot be read")),
+            _ => Ok(log),
+        });
         let log = KernelLog { place, log, last: Mutex::default() };
         log.look_back();
         log
@@ -124,8 +129,8 @@ impl KernelLog {
     }
 }
 
-/// Starts the thread that watches for announcements until the log ends. Returns a line about how
-/// the daemon notices that the machine was restored.
+/// Starts the thread that watches for announcements. If the log can no longer be read, the thread ends
+/// the daemon. Returns a line about how the daemon notices that the machine was restored.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -161,10 +166,10 @@ pub(crate) fn watch(kernel_log: Arc<KernelLog>, common: Arc<Common>) -> io::Resu
                 );
             }
         }
-        tracing::warn!(
-            "the kernel's log ({place}) has ended: from now on, a restore of the machine from a snapshot is noticed only if its \
-             clocks jump; restart the daemon"
-        );
+        common.lose(&format!(
+            "the kernel's log ({place}) can no longer be read, so a restore of the machine from a snapshot could go unnoticed"
+        ));
+        common.wake_ups.wake_keeper();
     })?;
     Ok(Note::Info(format!(
         "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
@@ -196,6 +201,10 @@ mod tests {
 
     use super::kernel_log::tests::{OTHER_RECORD, RECORD};
     use super::*;
+    use crate::server::common::tests::common_of;
+    use snowbank_core::source::Rules;
+    use snowbank_id::layout::Position;
+    use snowbank_id::numbering::TicketCounter;
 
     /// Returns a log, and the socket that writes to the log. Each read returns one record, as a
     /// read of the kernel's log does.
@@ -228,6 +237,24 @@ mod tests {
         file.set_len(0).unwrap();
         log.look_back();
         assert_eq!(log.life_of("boot"), life);
+    }
+
+    /// A restore that came before the end was perhaps not read. The next start looks back.
+    #[test]
+    fn a_log_that_can_no_longer_be_read_ends_the_daemon() {
+        let counter = TicketCounter::new("orders", 1, 1).unwrap();
+        let (common, source) = common_of(counter.into(), Rules::TICKETS);
+        source.grant().raise(Position(9));
+        // A file ends, as the kernel's log never does.
+        let log = Ok(tempfile::tempfile().unwrap().into());
+        let log = KernelLog { place: "a file", log, last: Mutex::default() };
+        watch(Arc::new(log), Arc::clone(&common)).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while source.grant().is_in_force() && std::time::Instant::now() < deadline {
+            thread::yield_now();
+        }
+        assert!(!source.grant().is_in_force(), "nothing more is handed out");
+        assert!(common.lost.get().is_some_and(|reason| reason.contains("a file")));
     }
 
     #[test]

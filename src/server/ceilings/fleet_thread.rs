@@ -130,14 +130,8 @@ impl Host for Arc<Common> {
         self.lost.get().is_some()
     }
 
-    /// A source that starts meanwhile is either live already, or gets its grant after `lost` is set.
-    /// The grants may be raised again only by an answer of the fleet, which no longer comes.
     fn lose(&self, reason: &str) {
-        // A second `set` has no effect, so the first reason is kept.
-        let _ = self.lost.set(reason.to_owned());
-        for supply in &self.live_config.borrow().supplies {
-            supply.source.grant().revoke();
-        }
+        Common::lose(self, reason);
     }
 }
 
