@@ -478,7 +478,7 @@ pub(crate) mod tests {
     #[test]
     fn a_raise_that_pauses_delays_no_other_job() {
         const LIMIT: Duration = Duration::from_secs(60);
-        let clocks_at = |second| {
+        let clocks_at = |second: i64| {
             let wall = UnixMicros(1_800_000_000_000_000 + second * 1_000_000);
             Clocks::at(wall, Reading { wall, boot: BootMicros(0) })
         };

@@ -8,9 +8,7 @@ use snowbank_core::grant::{CeilingRule, Grant, Left};
 use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{
-    Bound, Clocks, Coordinator as _, FleetError, FleetLimits, Member, Names, Pause, Taken, Want,
-};
+use snowbank_fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Pause, Taken, Want};
 use snowbank_id::layout::{Position, Tick, UnixMicros, WorkerSet};
 
 use super::machine::Machine;
