@@ -212,8 +212,11 @@ impl Link {
     /// has passed since the pausing daemon's last write, and no daemon has noticed the loss, the
     /// pausing daemon is cut off at the end of its pause.
     pub(crate) fn pause(&self, time: Duration) {
-        self.times().pass(time);
-        let since_write = self.times().now - self.times().written;
+        let since_write = {
+            let mut times = self.times();
+            times.pass(time);
+            times.now - times.written
+        };
         let mut server = self.server();
         // As many calls as a daemon makes after the pause.
         server.cut_off = if server.lost_writes && since_write >= server.noticed_within { 3 } else { 0 };

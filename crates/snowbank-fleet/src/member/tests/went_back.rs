@@ -103,6 +103,28 @@ fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
     assert!(again.is_ok_and(|taken| taken.is_new));
 }
 
+/// Another daemon notices a restore, and raises the floor above the bound that had passed. The keeper
+/// tries a raise again if its pause has failed.
+#[test]
+fn a_passed_bound_below_a_floor_that_is_raised_in_its_pause_is_lost() {
+    let store = store();
+    let (mut daemon, _) = holder(&store);
+    let wall = at(WALL, 400);
+    let raise = [(keepers_bound(wall), 0)];
+    let mut paused = daemon.raise(&raise, clocks(wall)).unwrap();
+    assert!(matches!(daemon.settle(&mut paused, clocks(wall)), Ok(Some(_))));
+    let mut again = daemon.clone();
+    store.set(Fault::Away);
+    let failed = pause(&mut again, &mut paused.clone(), clocks(wall));
+    assert!(matches!(failed, Err(FleetError::NoAnswer(_))), "{failed:?}");
+    store.set(Fault::None);
+    let mut marker = marker_at(&store);
+    marker.raise_floor(wall);
+    store.put(&marker_key(), &marker.text());
+    assert!(is_lost(&raised(&mut again, &raise, clocks(wall))));
+    assert!(is_lost(&pause(&mut daemon, &mut paused, clocks(wall))));
+}
+
 /// The release of a start that is stopped in its pause has no answer: it is not done, or done.
 #[test]
 fn a_start_need_not_wait_after_an_unanswered_release_in_a_pause() {
