@@ -202,6 +202,10 @@ impl Ceilings {
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
             self.apply_changes(common);
+            if let Some(reason) = common.lost.get() {
+                // Another thread has found the loss. The keeper must raise nothing any more.
+                self.keeper.lose(TakenOver(reason.clone()));
+            }
             let reading = os_clock::read();
             let polled = self.poll(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
@@ -442,10 +446,8 @@ mod tests {
         assert_eq!(granted(jumped, 0, false), Position(0), "the clocks have jumped");
     }
 
-    /// The keeper hears of the loss later. Until then, a counter must not look like one that the
-    /// kernel reported as restored: its mark would say that it is unknown.
-    #[test]
-    fn a_loss_that_the_fleet_thread_finds_is_no_restore() {
+    /// Returns the ceilings of a daemon without state that has one counter.
+    fn ceilings_of_a_counter() -> (Ceilings, Arc<Common>, Arc<Source>) {
         let counter = TicketCounter::new("orders", 1, 1).unwrap();
         let (common, source) = common_of(counter.into(), Rules::TICKETS);
         let seconds = Duration::from_secs;
@@ -453,11 +455,44 @@ mod tests {
         let managed =
             ManagedSource::new(Arc::clone(&source), rule, Position(0), common.wall.believe(os_clock::read()));
         let keeper = Keeper::new(vec![managed], &[Reach::Local], Arc::clone(&common.wall), os_clock::read());
-        let mut ceilings = Ceilings::new(keeper, mpsc::channel().1);
+        let ceilings = Ceilings::new(keeper, mpsc::channel().1);
+        (ceilings, common, source)
+    }
+
+    /// The keeper hears of the loss later. Until then, a counter must not look like one that the
+    /// kernel reported as restored: its mark would say that it is unknown.
+    #[test]
+    fn a_loss_that_the_fleet_thread_finds_is_no_restore() {
+        let (mut ceilings, common, source) = ceilings_of_a_counter();
         source.grant().raise(Position(9));
         common.lose("another daemon has its number");
         assert!(!source.grant().is_in_force());
         assert_eq!(ceilings.keeper.restored(), Vec::<usize>::new());
         assert!(ceilings.remove(&[0], &common).is_none(), "nothing is lowered or given back");
+    }
+
+    /// Without state, each poll makes ceilings durable at once.
+    #[test]
+    fn nothing_is_raised_after_a_loss_that_another_thread_finds() {
+        let (ceilings, common, source) = ceilings_of_a_counter();
+        let stopping = AtomicBool::new(false);
+        let await_that = |is_so: &dyn Fn() -> bool| {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !is_so() && Instant::now() < deadline {
+                thread::yield_now();
+            }
+            is_so()
+        };
+        thread::scope(|threads| {
+            let running = threads.spawn(|| ceilings.run(&common, &stopping));
+            source.grant().raise(Position(9));
+            common.lose("the kernel's log can no longer be read");
+            let is_lost = await_that(&|| source.grant().is_lost());
+            let has_ended = !source.grant().is_in_force();
+            stopping.store(true, Ordering::Release);
+            running.thread().unpark();
+            running.join().expect("no panic").expect("nothing to lower");
+            assert!(is_lost && has_ended, "the grant came back");
+        });
     }
 }
