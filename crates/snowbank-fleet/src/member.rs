@@ -254,7 +254,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if writes.iter().any(|(write, _)| !self.sources[write.at].is_claimed) {
             self.check(clocks)?;
         }
-        let clocks = self.set_clocks(clocks);
+        self.set_clocks(clocks);
         for (write, generation) in &mut writes {
             let (held, generation) = (&mut self.sources[write.at], *generation);
             assert!(held.is_claimed, "a check precedes the first raise");
@@ -278,19 +278,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         }
         let writes: Vec<Write> = writes.into_iter().map(|(write, _)| write).collect();
-        let mut pausing = Vec::new();
         for &Write { at, .. } in &writes {
-            if let Some(passed) = self.passed(at, clocks) {
-                let held = &mut self.sources[at];
-                (held.is_unsettled, held.passed) = (true, Some(passed));
-                pausing.push(held.index);
-            }
+            self.unsettle_if_passed(at, self.sources[at].lowest_acknowledged());
         }
         let raised = self
             .note_writes(&writes)
             .and_then(|()| writes.iter().try_for_each(|&write| self.write(write, None)));
         self.ended(raised)?;
-        Ok(Pause::of(pausing))
+        let pausing = writes.iter().map(|write| &self.sources[write.at]).filter(|held| held.is_unsettled);
+        Ok(Pause::of(pausing.map(|held| held.index).collect()))
     }
 
     /// Returns the result of a call. A daemon that has lost a number ends. So after a loss, this
@@ -487,8 +483,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.check_bound(source, at, key)?;
         }
         let held = &mut self.sources[source];
+        let before = held.lowest_acknowledged();
         match held.numbers[at].1.see(text, &parsed, &held.term) {
-            Seen::Ours(key) => Ok(*key),
+            Seen::Ours(key) => {
+                if held.lowest_acknowledged() > before {
+                    // The answer to the write of this bound was lost.
+                    self.unsettle_if_passed(source, before);
+                }
+                Ok(*key)
+            }
             Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.paths, &self.state))),
             Seen::Older(loss) => {
                 let lost = FleetError::WentBack(held.lost(at, &loss, &self.paths, &self.state));
@@ -577,6 +580,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             check_current(release)?;
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
+                    if !is_release {
+                        // The answer may have taken long, or the machine slept.
+                        self.unsettle_if_passed(source, self.sources[source].lowest_acknowledged());
+                    }
                     let numbers = self.sources[source].numbers.iter_mut();
                     numbers.for_each(|(_, holding)| holding.written(&text, &key));
                     return Ok(id_bound);

@@ -252,6 +252,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         is_passed.then(|| held.passed.unwrap_or_else(|| held.lowest_acknowledged()))
     }
 
+    /// Makes a source pause before it is granted more, if the bound that it had until now has passed
+    /// or nearly passed: other daemons may have taken its numbers, and the coordinator may have lost
+    /// that. Asked again whenever a higher bound is acknowledged, because the time until then counts.
+    pub(super) fn unsettle_if_passed(&mut self, source: usize, before: u64) {
+        let wall = self.clocks_now().wall;
+        let max_ahead = self.limits.max_ahead();
+        let held = &mut self.sources[source];
+        let until = rules::instant_of(&held.numbering, before);
+        if held.is_unsettled || rules::may_be_abandoned(until, wall, max_ahead) {
+            held.is_unsettled = true;
+            held.passed.get_or_insert(before);
+        }
+    }
+
     /// Checks a source against the floor if its bound has passed.
     pub(super) fn check_passed(&mut self, source: usize) -> Result<(), FleetError> {
         let clocks = self.clocks_now();

@@ -49,6 +49,8 @@ struct Bounds {
     is_same_term: bool,
     /// True if the source must pause before it serves.
     is_new: bool,
+    /// The lowest bound up to which numbers are the source's own, if they are.
+    own_until: Option<u64>,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -170,7 +172,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let Bounds { floor, lowest, is_same_term, is_new } =
+        let Bounds { floor, lowest, is_same_term, is_new, own_until } =
             self.bounds_of(want, place, numbering, &found, &own)?;
         let covered = want.first_bound(numbering, self.limits, floor, lowest);
         let worker_ids = want.worker_ids(numbering);
@@ -204,6 +206,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !self.swap_all(&mut held, &found, &key)? {
             return Ok(None);
         }
+        // The answer may have taken long, or the machine slept, so that a bound has passed since. Then
+        // the next try finds this write, and the source pauses.
+        let own_until = own_until.map(|until| rules::instant_of(numbering, until));
+        let wall = self.clocks_now().wall;
+        if !is_new
+            && own_until.is_some_and(|until| rules::may_be_abandoned(until, wall, self.limits.max_ahead()))
+        {
+            return Ok(None);
+        }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
         self.sources.push(held);
@@ -228,7 +239,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         // Without a note of this marker there is no term to continue.
         let is_same_term = own.note.is_some();
-        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false };
+        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false, own_until: None };
         for found in found {
             let (lowest, is_released) = match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
@@ -257,6 +268,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 bounds.is_same_term &= !is_released;
                 // A clean restart needs no pause: the release is the key's last write.
                 bounds.is_new |= !is_released;
+            } else {
+                bounds.own_until = Some(bounds.own_until.map_or(lowest, |until| until.min(lowest)));
             }
         }
         Ok(bounds)

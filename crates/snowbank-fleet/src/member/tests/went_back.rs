@@ -125,6 +125,44 @@ fn a_passed_bound_below_a_floor_that_is_raised_in_its_pause_is_lost() {
     assert!(is_lost(&pause(&mut daemon, &mut paused, clocks(wall))));
 }
 
+/// While the machine sleeps, another daemon may take the number and hand out IDs, and a restore of the
+/// coordinator may lose that. The swap then finds what it expects.
+#[test]
+fn a_bound_that_passes_before_the_answer_to_its_write_is_paused_for() {
+    for fault in [Fault::None, Fault::Mute] {
+        let store = store();
+        let (mut daemon, covered) = holder(&store);
+        let half = HORIZON / 2;
+        let wall = at(WALL, half.as_secs() as i64);
+        assert!(!rules::may_be_abandoned(rules::instant_of(&numbering(), covered), wall, MAX_AHEAD));
+        let raise = [(keepers_bound(wall), 0)];
+        store.set(fault);
+        // The old bound passes meanwhile, and the new one does not.
+        store.sleep_late(half);
+        let mut raised = daemon.raise(&raise, clocks(wall));
+        if fault == Fault::Mute {
+            raised.unwrap_err();
+            store.set(Fault::None);
+            // A poll sees that the write was done.
+            let _ = daemon.poll();
+            raised = daemon.raise(&raise, daemon.clocks);
+        }
+        let mut paused = raised.unwrap();
+        assert!(matches!(daemon.settle(&mut paused, daemon.clocks), Ok(Some(_))), "{fault:?}");
+        assert!(!daemon.notes().of("f", "orders", &twitter().space().to_string()).unwrap().is_held);
+    }
+}
+
+#[test]
+fn a_start_whose_own_bound_passes_before_the_answer_pauses() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let mut second = member(&store, first.notes().clone());
+    store.sleep_late(2 * HORIZON);
+    let taken = second.take(want(at(WALL, 1), true), &five()).unwrap();
+    assert!(taken.is_new);
+}
+
 /// The release of a start that is stopped in its pause has no answer: it is not done, or done.
 #[test]
 fn a_start_need_not_wait_after_an_unanswered_release_in_a_pause() {
