@@ -7,6 +7,7 @@ use super::Member;
 use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
 use crate::{Coordinator, FleetError, NUMBERS_MAX};
+use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -24,6 +25,8 @@ pub struct Free {
     place: usize,
     /// The keys as they were found.
     found: Vec<Found>,
+    /// An instant before the keys were read.
+    read_at: BootMicros,
 }
 
 impl Free {
@@ -70,12 +73,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Another source may run already, and must soon notice a loss.
         self.poll_if_due()?;
         let place = self.place_for(want)?;
+        let read_at = self.coordinator.as_mut().now();
         let (ids, found): (Vec<u64>, _) =
             self.free(Pick { want, place, count, had, tried }, allowed)?.into_iter().unzip();
         let worker_ids = WorkerSet::from_list(ids);
         let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
         let numbering = want.numbering(&worker_ids)?;
-        Ok(Free { worker_ids, numbering, place, found })
+        Ok(Free { worker_ids, numbering, place, found, read_at })
     }
 
     /// Takes worker IDs that were free. Returns `None` if one of them is taken by now, or if another
@@ -86,10 +90,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn take_free(&mut self, want: Want<'_>, free: Free) -> Result<Option<Taken>, FleetError> {
         let want = Want { clocks: self.set_clocks(want.clocks), ..want };
         self.poll_if_due()?;
-        let Free { numbering, place, found, .. } = free;
+        let Free { numbering, place, found, read_at, .. } = free;
         // The daemon may know another marker by now, and the write compares that one.
         self.check_space(&want.space())?;
-        self.try_take(want, place, &numbering, found)
+        self.try_take(want, place, &numbering, found, read_at)
     }
 
     /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and

@@ -1,10 +1,13 @@
 //! A start takes numbers by writing their keys.
 
+use std::time::Duration;
+
 use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
 use super::{Held, Member, Note};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped, noticed_within};
+use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -49,8 +52,6 @@ struct Bounds {
     is_same_term: bool,
     /// True if the source must pause before it serves.
     is_new: bool,
-    /// The lowest bound up to which numbers are the source's own, if they are.
-    own_until: Option<u64>,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -68,11 +69,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.poll_if_due()?;
             let place = self.place_for(want)?;
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+            let read_at = self.coordinator.as_mut().now();
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
             let found: Vec<Found> = found.map(|(&number, text)| Found::new(number, text)).collect();
             self.notice(want, place, &found)?;
             self.poll_if_due()?;
-            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
+            if let Some(taken) = self.try_take(want, place, &numbering, found, read_at)? {
                 return Ok(taken);
             }
         }
@@ -161,18 +163,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes numbers if their keys still have the values that were found. Returns `None` if a key
-    /// or the marker has changed.
+    /// Takes numbers if their keys still have the values that were found. `read_at` is an instant
+    /// before they were read. Returns `None` if a key or the marker has changed, or if the answer came
+    /// too late to go on without a pause.
     pub(super) fn try_take(
         &mut self,
         want: Want<'_>,
         place: usize,
         numbering: &Numbering,
         found: Vec<Found>,
+        read_at: BootMicros,
     ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let Bounds { floor, lowest, is_same_term, is_new, own_until } =
+        let Bounds { floor, lowest, is_same_term, is_new } =
             self.bounds_of(want, place, numbering, &found, &own)?;
         let covered = want.first_bound(numbering, self.limits, floor, lowest);
         let worker_ids = want.worker_ids(numbering);
@@ -206,13 +210,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !self.swap_all(&mut held, &found, &key)? {
             return Ok(None);
         }
-        // The answer may have taken long, or the machine slept, so that a bound has passed since. Then
-        // the next try finds this write, and the source pauses.
-        let own_until = own_until.map(|until| rules::instant_of(numbering, until));
-        let wall = self.clocks_now().wall;
-        if !is_new
-            && own_until.is_some_and(|until| rules::may_be_abandoned(until, wall, self.limits.max_ahead()))
-        {
+        // A daemon that took the numbers after they were read pauses at least this long before it hands
+        // out anything. If the answer comes later, because it took long or the machine slept, the
+        // coordinator may have lost that daemon's write. The next try finds this write, and pauses.
+        let took = self.coordinator.as_mut().now().since(read_at);
+        if !is_new && took >= noticed_within(Duration::ZERO) {
             return Ok(None);
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
@@ -239,7 +241,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         // Without a note of this marker there is no term to continue.
         let is_same_term = own.note.is_some();
-        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false, own_until: None };
+        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false };
         for found in found {
             let (lowest, is_released) = match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
@@ -258,7 +260,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             };
             bounds.lowest = bounds.lowest.max(lowest);
             bounds.floor = bounds.floor.max(noted_floor);
-            let until = rules::instant_of(numbering, lowest);
+            // A bound that this state has not seen acknowledged proves nothing about the time before.
+            let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
+            let until = rules::instant_of(numbering, lowest.min(acknowledged));
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, self.limits.max_ahead());
             // `is_held` is also false if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
@@ -268,8 +272,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 bounds.is_same_term &= !is_released;
                 // A clean restart needs no pause: the release is the key's last write.
                 bounds.is_new |= !is_released;
-            } else {
-                bounds.own_until = Some(bounds.own_until.map_or(lowest, |until| until.min(lowest)));
             }
         }
         Ok(bounds)

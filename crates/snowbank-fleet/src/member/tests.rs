@@ -640,7 +640,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
             let (id, found) = found.next().unwrap().remove(0);
             let numbering = Numbering::new(layout.clone(), WorkerSet::single(id)).unwrap();
             daemon.place_for(want).unwrap();
-            let taken = daemon.try_take(want, 0, &numbering, vec![found]).unwrap();
+            let taken = daemon.try_take(want, 0, &numbering, vec![found], BootMicros(0)).unwrap();
             taken.is_none()
         });
         if waiting.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::counter::CounterKey;
-use crate::{Begins, Marker, NumberRange, Preparing};
+use crate::{Begins, Marker, NumberRange, Preparing, noticed_within};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -153,13 +153,45 @@ fn a_bound_that_passes_before_the_answer_to_its_write_is_paused_for() {
     }
 }
 
+/// While the machine sleeps, another daemon may take the number, pause, and hand out IDs.
 #[test]
-fn a_start_whose_own_bound_passes_before_the_answer_pauses() {
+fn a_start_that_sleeps_before_the_answer_pauses() {
+    for is_clean in [false, true] {
+        let store = store();
+        let (mut first, covered) = holder(&store);
+        if is_clean {
+            let unused = [Bound { source: 0, id_bound: covered }];
+            first.give_back(&unused, &[], clocks(at(WALL, 1)), &|| true).unwrap();
+        }
+        for (slept, is_new) in [(Duration::from_secs(1), false), (noticed_within(Duration::ZERO), true)] {
+            let mut second = member(&store, first.notes().clone());
+            store.sleep_late(slept);
+            let taken = second.take(want(at(WALL, 2), true), &five()).unwrap();
+            assert_eq!(taken.is_new, is_new, "{is_clean} {slept:?}");
+            first = second;
+            if is_clean {
+                let unused = [Bound { source: 0, id_bound: taken.covered }];
+                first.give_back(&unused, &[], clocks(at(WALL, 3)), &|| true).unwrap();
+            }
+        }
+    }
+}
+
+/// A daemon is killed when its raise is done, and before that is noted. The machine may have slept
+/// before the raise.
+#[test]
+fn a_start_that_knows_only_a_passed_bound_pauses() {
     let store = store();
-    let (first, _) = holder(&store);
-    let mut second = member(&store, first.notes().clone());
-    store.sleep_late(2 * HORIZON);
-    let taken = second.take(want(at(WALL, 1), true), &five()).unwrap();
+    let (mut daemon, _) = holder(&store);
+    let noted = daemon.notes().clone();
+    let half = at(WALL, (HORIZON / 2).as_secs() as i64);
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(half), 0)], clocks(half)), Ok(()));
+    let key = five_at(&store);
+    let mut notes = noted;
+    let note = notes.of("f", "orders", &twitter().space().to_string()).unwrap().clone();
+    notes.set(Note { writes: vec![key.write], ..note });
+    let wall = at(WALL, HORIZON.as_secs() as i64);
+    let taken = member(&store, notes).take(want(wall, true), &five()).unwrap();
     assert!(taken.is_new);
 }
 
