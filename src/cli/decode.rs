@@ -149,8 +149,8 @@ fn index_of<'a>(
     })
 }
 
-/// More than the IDs of a daemon can be ahead of this machine's clock: by `max_ahead`, by a tick, and
-/// by what two clocks differ.
+/// More than the IDs of a daemon are ahead of this machine's clock, unless its `max_ahead` is set to
+/// more: by `max_ahead`, by a tick, and by what two clocks differ.
 const FUTURE_FROM_US: i64 = 60_000_000;
 
 #[derive(Serialize)]
@@ -163,7 +163,7 @@ struct Line<'a> {
     layout_assumed: bool,
     time: String,
     unix_ms: i64,
-    /// True if no daemon can have made the ID yet: the layout may be the wrong one.
+    /// True if the ID is further ahead than a daemon's usually are: the layout may be the wrong one.
     #[serde(skip_serializing_if = "is_false")]
     in_future: bool,
     /// The worker ID, if it consists of several node fields.

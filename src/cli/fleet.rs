@@ -36,7 +36,7 @@ pub(super) enum Command {
     Init(InitArguments),
     /// List the worker IDs that were ever used: who holds which, until when
     List(Common),
-    /// Check that a daemon with this configuration could start in the fleet, and count its worker IDs
+    /// Check what a start checks before it takes a worker ID, and count the fleet's worker IDs
     Check(Common),
     /// Free the worker ID of a daemon that will not come back
     Release(ReleaseArguments),

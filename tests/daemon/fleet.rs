@@ -163,7 +163,7 @@ fn a_paused_daemon_whose_worker_id_was_taken_ends() {
         }
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
         // docs/operations.md tells operators to search the journal for "is lost".
-        paused.assert_logs("a worker ID, a counter or the state is lost");
+        paused.assert_logs("stopped, because IDs may no longer be this daemon's alone");
         runs.extend(draw(&taker));
         assert_distinct(runs);
     });

@@ -98,15 +98,16 @@ impl StateError {
                  wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
                  set` with the highest number that was handed out"
             ),
-            _ if error.kind() != ErrorKind::PermissionDenied && is_obstructed(path, error) => {
-                return Self::lock_obstructed(path, error);
-            }
-            _ => {
+            ErrorKind::PermissionDenied => {
                 return Self::from_system(
                     error,
                     format_args!("cannot read {shown}"),
                     "run as a user who may",
                 );
+            }
+            _ if is_obstructed(path, error) => return Self::lock_obstructed(path, error),
+            _ => {
+                return Self::from_system(error, format_args!("cannot read {shown}"), "check its file system");
             }
         };
         StateError { cause: Cause::Damaged, reason }

@@ -92,8 +92,8 @@ impl Server {
         match (health.refused(), health.lost()) {
             (Some(error), _) => Err(RunError::Start(error.clone())),
             (None, Some(reason)) => Err(RunError::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start serves, \
-                 waits, or says what to do"
+                "stopped, because IDs may no longer be this daemon's alone: {reason}; the next start serves, waits, or \
+                 says what to do"
             )))),
             (None, None) => {
                 tracing::info!("stopped");

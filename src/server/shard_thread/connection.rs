@@ -112,7 +112,7 @@ impl<F: FrontEnd> Connection<F> {
     /// in which it ceases to be pending.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
-            // Replies are sent before anything else is awaited but more requests.
+            // Replies are sent before anything else is awaited but more requests, or the IDs of one.
             if self.has_unwritten() {
                 self.record_silent();
                 self.record_kept();

@@ -151,6 +151,7 @@ impl<F: FrontEnd> Connection<F> {
             if let Err(error) = poll_fn(|cx| self.poll_some(cx)).await {
                 return error;
             }
+            self.record_kept();
         }
         self.stream.reset().await
     }
