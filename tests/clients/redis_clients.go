@@ -27,7 +27,7 @@ func number(id int64, err error) int64 {
 
 func main() {
 	all := context.Background()
-	options := redis.Options{Addr: "127.0.0.1:" + os.Args[1], ReadTimeout: 2 * time.Second, MaxRetries: -1}
+	options := redis.Options{Addr: "127.0.0.1:" + os.Args[1], ReadTimeout: 10 * time.Second, MaxRetries: -1}
 	refused := options
 	refused.Addr, refused.Password = "127.0.0.1:"+os.Args[2], "wrong"
 	_, err := redis.NewClient(&refused).Pipelined(all, func(pipe redis.Pipeliner) error {
