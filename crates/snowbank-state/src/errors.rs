@@ -107,7 +107,11 @@ impl StateError {
             }
             _ if is_obstructed(path, error) => return Self::lock_obstructed(path, error),
             _ => {
-                return Self::from_system(error, format_args!("cannot read {shown}"), "check its file system");
+                return Self::from_system(
+                    error,
+                    format_args!("cannot read {shown}"),
+                    "check its file system",
+                );
             }
         };
         StateError { cause: Cause::Damaged, reason }
