@@ -93,8 +93,8 @@
 //!   fleet.
 //! - What happens when the machine is restored from a snapshot? `server/restored.rs` takes all grants
 //!   away, and `shard/lane.rs` of the core drops what was claimed ahead.
-//! - How long does a daemon pause before it uses a new worker ID? `notice.rs` of the fleet computes
-//!   it, and `member/settle.rs` pauses.
+//! - How long does a daemon pause before it uses a new worker ID, or its own after its bound has passed?
+//!   `notice.rs` of the fleet computes it, and `member/settle.rs` pauses.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
 //! - Which connection is closed when there are too many? `server/net/pending.rs`: of those that owe
@@ -112,7 +112,8 @@
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, the files of tokens and certificates, and the list of sources
 //!   (`server/lifecycle/reload.rs`).
-//! - Where does a reload begin and end? `server/lifecycle/stop.rs` takes the signal,
+//! - Where does a reload begin and end? `server/lifecycle/stop.rs` takes the signal, and
+//!   `server/lifecycle/control.rs` the requests at the socket (`service/reload_socket.rs`);
 //!   `server/lifecycle/reload.rs` applies it, and each shard adopts the new configuration in
 //!   `server/shard_thread/shard_loop.rs`.
 //! - Why is a start refused, and in which words? `crates/snowbank-state/src/store/plan.rs` compares

@@ -217,9 +217,9 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None, last: None }
     }
 
-    /// Decides how to take `count` numbers; with 0, checks the key and takes none. `found` is the key's value, as it was read.
-    /// `generation` changes when the source's grant is taken away. `new_identity` returns a new
-    /// identity for a write.
+    /// Decides how to take `count` numbers; with 0, checks the key and takes none. `found` is the
+    /// key's value, as it was read. `generation` changes when the source's grant is taken away.
+    /// `new_identity` returns a new identity for a write.
     ///
     /// # Errors
     /// The counter cannot go on.

@@ -98,20 +98,13 @@ impl StateError {
                  wrote the file, and remove it once the clock is past every ID handed out; for a ticket counter, then run `snowbank ticket \
                  set` with the highest number that was handed out"
             ),
-            ErrorKind::PermissionDenied => {
-                return Self::from_system(
-                    error,
-                    format_args!("cannot read {shown}"),
-                    "run as a user who may",
-                );
-            }
-            _ if is_obstructed(path, error) => return Self::lock_obstructed(path, error),
-            _ => {
-                return Self::from_system(
-                    error,
-                    format_args!("cannot read {shown}"),
-                    "check its file system",
-                );
+            kind => {
+                let is_denied = kind == ErrorKind::PermissionDenied;
+                if !is_denied && is_obstructed(path, error) {
+                    return Self::lock_obstructed(path, error);
+                }
+                let cure = if is_denied { "run as a user who may" } else { "check its file system" };
+                return Self::from_system(error, format_args!("cannot read {shown}"), cure);
             }
         };
         StateError { cause: Cause::Damaged, reason }

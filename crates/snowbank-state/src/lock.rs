@@ -419,10 +419,9 @@ fn check_whole(file: &File) -> io::Result<()> {
 
 /// Returns the mark in a lock's file. Returns `None` if the file has no mark yet.
 fn read_mark(file: &File) -> io::Result<Option<Mark>> {
-    check_whole(file)?;
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
-        0 => Ok(None),
+        0 => check_whole(file).map(|()| None),
         count => {
             let text = std::str::from_utf8(&bytes[..count]).map_err(|_| MarkError::Foreign);
             let mark = text.and_then(Mark::parse).map_err(|error| match error {

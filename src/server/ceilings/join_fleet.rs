@@ -209,10 +209,10 @@ impl Joining<'_> {
         }
     }
 
-    /// Takes a first range for each shared counter that reserves numbers ahead. If the coordinator does not answer, the
-    /// counter's source starts without a range, and requests to it wait. A source is refused if its
-    /// counter's value at the coordinator is missing, unreadable or older than the state's value,
-    /// if its maximum is too low, or if the coordinator refuses this daemon.
+    /// Takes a first range for each shared counter that reserves numbers ahead. If the coordinator
+    /// does not answer, the counter's source starts without a range, and requests to it wait. A source
+    /// is refused if its counter's value at the coordinator is missing, unreadable or older than the
+    /// state's value, if its maximum is too low, or if the coordinator refuses this daemon.
     fn take_ranges(&self, joined: &mut Joined) {
         for (&index, source) in &self.sources {
             if !source.kind.takes_ranges() {

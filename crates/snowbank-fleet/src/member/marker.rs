@@ -246,10 +246,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// source's pause is over.
     pub(super) fn passed(&self, source: usize, clocks: Clocks) -> Option<u64> {
         let held = &self.sources[source];
-        let have_passed = (0..held.numbers.len())
-            .any(|at| rules::may_be_abandoned(held.until(at), clocks.wall, self.limits.max_ahead()));
-        let is_passed = held.is_unsettled || have_passed;
-        is_passed.then(|| held.passed.unwrap_or_else(|| held.lowest_acknowledged()))
+        let lowest = held.lowest_acknowledged();
+        self.has_passed(source, lowest, clocks.wall).then(|| held.passed.unwrap_or(lowest))
+    }
+
+    /// Returns whether this bound of a source has passed or nearly passed, or a bound before it in whose
+    /// pause the source is.
+    fn has_passed(&self, source: usize, id_bound: u64, wall: UnixMicros) -> bool {
+        let held = &self.sources[source];
+        let until = rules::instant_of(&held.numbering, id_bound);
+        held.is_unsettled || rules::may_be_abandoned(until, wall, self.limits.max_ahead())
     }
 
     /// Makes a source pause before it is granted more, if the bound that it had until now has passed
@@ -257,10 +263,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// that. Asked again whenever a higher bound is acknowledged, because the time until then counts.
     pub(super) fn unsettle_if_passed(&mut self, source: usize, before: u64) {
         let wall = self.clocks_now().wall;
-        let max_ahead = self.limits.max_ahead();
-        let held = &mut self.sources[source];
-        let until = rules::instant_of(&held.numbering, before);
-        if held.is_unsettled || rules::may_be_abandoned(until, wall, max_ahead) {
+        if self.has_passed(source, before, wall) {
+            let held = &mut self.sources[source];
             held.is_unsettled = true;
             held.passed.get_or_insert(before);
         }

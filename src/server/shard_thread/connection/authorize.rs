@@ -18,10 +18,11 @@ use snowbank_wire::MAX_REQUEST_SIZE;
 /// honest client that has a wrong configuration. A client waits for a second for the answer.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_millis(800);
 
-/// The silence after which the connection of a refused token closes. Until then, the client gets
-/// answers to what it has sent behind the token, and to what it sends next. For example, go-redis
-/// tries AUTH after a refused HELLO. Without an answer, such clients report a broken connection
-/// instead of the wrong token. No second token is looked at, so guessing tokens is not quicker.
+/// The silence after which a connection closes whose token was refused, or whose requests were too
+/// many errors. Until then, the client gets answers to what it has sent already, and to what it sends
+/// next. For example, go-redis tries AUTH after a refused HELLO. Without an answer, clients report a
+/// broken connection instead of their mistake. No second token is looked at, so guessing tokens is
+/// not quicker.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
