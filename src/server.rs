@@ -42,4 +42,4 @@ pub(crate) use self::net::listen::refusal_of_place;
 pub use self::reading::handle::Health;
 pub use self::restored::{KernelLog, is_kernel_log_standard_input};
 pub use self::shared::note::Note;
-pub use self::shared::start_error::{RunError, StartError};
+pub use self::shared::start_error::StartError;

@@ -10,7 +10,7 @@ use super::{Failure, Outcome, cores};
 use crate::admin;
 use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
 use crate::os_clock;
-use crate::server::{self, Beginning, Inherited, Note, RunError, Server, Signals, StartError};
+use crate::server::{self, Beginning, Inherited, Note, Server, Signals, StartError};
 use crate::service::{Logs, Notifier};
 
 const HELP: &str = "\
@@ -90,7 +90,7 @@ fn start_and_serve(
         logs,
     })?;
     let addresses = where_it_listens(&server);
-    server.run(signals, admin::serve, || announce(out, &addresses)).map_err(failure)
+    Ok(server.run(signals, admin::serve, || announce(out, &addresses))?)
 }
 
 /// Returns the lines about settings that the log of a start shows.
@@ -108,13 +108,6 @@ fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warning
     notes.extend(settings.origins.overridden.iter().cloned().map(Note::Info));
     notes.extend(warnings.iter().cloned().chain(warnings_of_environment(settings)).map(Note::Warning));
     notes
-}
-
-fn failure(error: RunError) -> Failure {
-    match error {
-        RunError::Start(error) => Failure::Start(error),
-        failed @ RunError::ThreadFailed(_) => Failure::no(failed),
-    }
 }
 
 /// Refuses to wait for the end of standard input if standard input is the kernel's log.

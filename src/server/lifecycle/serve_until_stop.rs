@@ -18,7 +18,7 @@ use crate::server::acceptor::{self, Inbox, ListenerInfo};
 use crate::server::common::Common;
 use crate::server::net::registered::Registered;
 use crate::server::reading::handle::Health;
-use crate::server::shared::start_error::{RunError, StartError};
+use crate::server::shared::start_error::StartError;
 use crate::tls;
 
 impl Server {
@@ -33,14 +33,14 @@ impl Server {
     /// sources have started or wait, or it has listened for a second.
     ///
     /// # Errors
-    /// The start was refused, the daemon has lost a worker ID, the system has no thread or reactor
-    /// left, or a thread failed.
+    /// The start was refused, the daemon has lost a worker ID, or the system has no thread or
+    /// reactor left.
     pub(crate) fn run<A>(
         self,
         signals: Signals,
         serve_admin: impl Fn(Registered, Option<tls::Acceptor>, Health) -> A,
         announce: impl FnOnce(),
-    ) -> Result<(), RunError>
+    ) -> Result<(), StartError>
     where
         A: Future<Output = ()> + Send + 'static,
     {
@@ -85,16 +85,15 @@ impl Server {
             serving_admin.shutdown().await;
             drained_by
         });
-        let shards_ended = shards.join();
+        shards.join();
         control.stop();
-        keeper.stop(drained_by)?;
-        shards_ended?;
+        keeper.stop(drained_by);
         match (health.refused(), health.lost()) {
-            (Some(error), _) => Err(RunError::Start(error.clone())),
-            (None, Some(reason)) => Err(RunError::Start(StartError::HeldInFleet(format!(
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(reason)) => Err(StartError::HeldInFleet(format!(
                 "stopped, because IDs may no longer be this daemon's alone: {reason}; the next start serves, waits, or \
                  says what to do"
-            )))),
+            ))),
             (None, None) => {
                 tracing::info!("stopped");
                 Ok(())

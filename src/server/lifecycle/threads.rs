@@ -17,7 +17,7 @@ use crate::server::reading::handle::{END_TIMEOUT, TRIM_TIMEOUT};
 use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::shard_loop;
 use crate::server::shard_thread::thread_state::ThreadState;
-use crate::server::shared::start_error::{RunError, StartError};
+use crate::server::shared::start_error::StartError;
 use snowbank_state::StateError;
 
 /// Makes the runtime of one thread.
@@ -77,12 +77,10 @@ impl ShardThreads {
     }
 
     /// Waits for the end of the threads.
-    ///
-    /// # Errors
-    /// At least one of the threads panicked.
-    pub(super) fn join(self) -> Result<(), RunError> {
-        let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
-        if failed > 0 { Err(RunError::ThreadFailed("a shard's thread")) } else { Ok(()) }
+    pub(super) fn join(self) {
+        for thread in self.threads {
+            thread.join().expect("a panic of a thread ends the process");
+        }
     }
 }
 
@@ -110,7 +108,7 @@ impl KeeperThread {
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
     /// [`TRIM_TIMEOUT`] after `drained_by`.
-    pub(super) fn stop(self, drained_by: Instant) -> Result<(), RunError> {
+    pub(super) fn stop(self, drained_by: Instant) {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();
         let drain_left = drained_by.saturating_duration_since(Instant::now());
@@ -125,10 +123,7 @@ impl KeeperThread {
                 "storage or the fleet's coordinator did not answer in time; if the ceilings are not trimmed, the \
                  next start begins above them"
             ),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(RunError::ThreadFailed("the keeper's thread"));
-            }
+            Err(RecvTimeoutError::Disconnected) => panic!("a panic of a thread ends the process"),
         }
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The reasons why the daemon does not start, or does not serve after it has started.
+//! The reasons why the daemon does not start, or stops after a loss.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use snowbank_id::layout::LayoutError;
 use snowbank_state::system_error::may_pass;
 use snowbank_state::{Cause, StateError};
 
-/// The reason why the daemon does not start, in one line.
+/// The reason why the daemon does not start, or stops after a loss, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub enum StartError {
@@ -86,17 +86,6 @@ impl StartError {
         );
         Self::from_system(may_pass(error), reason)
     }
-}
-
-/// The reason why a daemon that had started did not serve, or did not end cleanly.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The daemon could not begin to serve.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// A thread panicked.
-    #[error("{0} failed")]
-    ThreadFailed(&'static str),
 }
 
 impl From<StateError> for StartError {
