@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use snowbank_core::grant::Left;
 use snowbank_id::layout::{Layout, Position, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::store::{self, DiskStore, Record, StateDir};
+use snowbank_state::store::{self, Claimant, DiskStore, Record, StateDir};
 use snowbank_state::{HostIdentity, Mark, Owner, StateError, WorkerLocks, lock_workers};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -213,14 +213,20 @@ impl Backfill {
         refuse_foreign(&records, &path)?;
         let mut locks = lock_workers(&directories.lock_dir, &numbering)?;
         let marks = locks.marks()?;
-        let is_moved = |record: &Record| {
-            record.released && store::above_records(std::slice::from_ref(record), &numbering) > 0
-        };
-        if records.iter().any(is_moved) || marks.iter().any(Mark::is_released) {
+        if marks.iter().any(Mark::is_released) {
             return Err(StateError::released(NAME, &numbering).into());
         }
+        let claimant = Claimant {
+            name: NAME,
+            numbering: &numbering,
+            max_ahead: Duration::ZERO,
+            catch_up: Duration::ZERO,
+            in_fleet: false,
+            state_dir: Some(&path),
+        };
+        let by_records = store::unique_from(&records, &claimant)?;
         let by_marks = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
-        let start = numbering.position_from(store::above_records(&records, &numbering).max(by_marks));
+        let start = numbering.position_from(by_records.max(by_marks));
         let owner = Owner::after(records.iter().map(|record| &record.owner));
         locks.mark_for(&owner);
         let host = HostIdentity::here();
@@ -300,8 +306,9 @@ impl Backfill {
         let tick = numbering.start_of(numbering.tick_at(wanted));
         if self.newest.is_none() && tick < reached {
             return Err(refuse(format!(
-                "allowed: instants from {} on, because IDs up to it were granted under this worker ID; for earlier \
-                 instants use a worker ID that was never used",
+                "allowed: instants from {} on, because IDs up to it were granted under this worker ID, or may have been if \
+                 `snowbank state forget` ran here; for earlier instants use a worker ID that was never used, with a \
+                 --state-dir of its own",
                 layout.rfc3339(reached)
             )));
         }

@@ -79,6 +79,23 @@ fn another_run_goes_on_with_later_instants_and_refuses_earlier_ones() {
 }
 
 #[test]
+fn a_forgotten_worker_id_goes_on_above_its_ids_after_a_boot() {
+    let machine = Machine::new();
+    for (worker_id, instant) in [("1023", "2020-01-01"), ("1022", "2024-01-01"), ("1", "2024-02-01")] {
+        run(&mut backfill(&machine, "twitter", worker_id), &format!("{instant}\n")).printed();
+    }
+    let mut forget = program();
+    forget.args(["state", "forget"]).env("SNOWBANK_STATE_DIR", machine.path("backfill"));
+    forget.env("SNOWBANK_LOCK_DIR", machine.path("locks")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    run(&mut forget, "").printed();
+    // The locks do not outlast a boot.
+    std::fs::remove_dir_all(machine.path("locks")).unwrap();
+    let refused = run(&mut backfill(&machine, "twitter", "1023"), "2020-01-01\n").refusal(1);
+    assert!(refused.contains("allowed: instants from 2024-01-01") && refused.contains("forget"), "{refused}");
+    run(&mut backfill(&machine, "twitter", "1023"), "2024-01-01\n").printed();
+}
+
+#[test]
 fn wrong_lines_are_refused_and_what_was_printed_before_is_good() {
     let year = (unix_ms() + 400 * 86_400_000).to_string();
     for (line, part) in [

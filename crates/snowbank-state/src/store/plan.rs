@@ -176,13 +176,7 @@ pub fn plan<'a>(
             passed_over.push(None);
             continue;
         }
-        let mut moved = records.iter().filter(|record| record.released && !is_fleets(record, claimant));
-        if let Some(record) = moved.find(|record| is_bound(record, claimant.numbering)) {
-            return Err(StateError::released(claimant.name, &record.numbering));
-        }
-        if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
-            return Err(StateError::restored(claimant));
-        }
+        check_not_moved(records, claimant)?;
         let Binding { near, far } = Binding::of(records, claimants, claimant, at);
         let start = start(near, claimant, records, at.wall)?;
         if start.is_none() && claimant.kind().counts_by_itself() {
@@ -194,6 +188,30 @@ pub fn plan<'a>(
     let mut retired = records.to_vec();
     retired.retain(|record| !claimants.iter().any(|claimant| is_superseded(record, claimant)));
     Ok(Plan { starts, passed_over, retired })
+}
+
+/// Returns the bound that the records set to keep the claimant's IDs unique, whatever their order; 0
+/// if no record binds it.
+///
+/// # Errors
+/// The claimant's worker IDs were moved away.
+pub fn unique_from(records: &[Record], claimant: &Claimant<'_>) -> Result<u64, StateError> {
+    check_not_moved(records, claimant)?;
+    let lacks_records = lacks_records(records, claimant);
+    let bounds = records.iter().filter_map(|record| bound_of_ids(record, claimant, lacks_records));
+    Ok(bounds.max().unwrap_or(0))
+}
+
+/// Refuses a claimant whose worker IDs or counter another machine may use.
+fn check_not_moved(records: &[Record], claimant: &Claimant<'_>) -> Result<(), StateError> {
+    let mut moved = records.iter().filter(|record| record.released && !is_fleets(record, claimant));
+    if let Some(record) = moved.find(|record| is_bound(record, claimant.numbering)) {
+        return Err(StateError::released(claimant.name, &record.numbering));
+    }
+    if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
+        return Err(StateError::restored(claimant));
+    }
+    Ok(())
 }
 
 /// Returns the highest bound of all records whose numbering can make the same IDs; 0 without such a
@@ -212,6 +230,12 @@ pub fn has_records_of_all<'a>(records: impl IntoIterator<Item = &'a Record>, num
     numbering.numbers_in_space().iter().all(|number| known.contains(number))
 }
 
+/// Returns true if one of the claimant's worker IDs may be one that was dropped.
+fn lacks_records(records: &[Record], claimant: &Claimant<'_>) -> bool {
+    let given = records.iter().filter(|record| !record.assigned);
+    !has_records_of_all(given, claimant.numbering)
+}
+
 /// The records that bind a claimant, each with the bound that counts for it.
 #[derive(Default)]
 struct Binding {
@@ -223,8 +247,7 @@ struct Binding {
 
 impl Binding {
     fn of(records: &[Record], claimants: &[Claimant<'_>], claimant: &Claimant<'_>, at: Moment<'_>) -> Self {
-        let given = records.iter().filter(|record| !record.assigned);
-        let lacks_records = !has_records_of_all(given, claimant.numbering);
+        let lacks_records = lacks_records(records, claimant);
         let mut binding = Binding::default();
         for record in records {
             match bound_of_ids(record, claimant, lacks_records) {
