@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::amounts::{counted, seconds, times};
 use crate::config::Grouped;
 use crate::server::health::figures::Figure::*;
-use crate::server::health::figures::Group;
+use crate::server::health::figures::{Figure, Group};
 use crate::server::health::findings::left;
 use crate::server::health::samples::{Samples, Subject};
 
@@ -39,7 +39,8 @@ fn facts(samples: &Samples) -> Vec<(String, String)> {
     let others = [
         ("admin", Some(format!("on {}", daemon.texts(AdminAddresses)))),
         ("last minute", Some(last_minute_in_words(daemon))),
-        ("errors", Some(errors_in_words(daemon))),
+        ("errors", Some(counts_in_words(daemon, Errors))),
+        ("closed", Some(counts_in_words(daemon, Closed))),
         ("wall clock", Some(clock_in_words(daemon))),
         ("ceilings", Some(ceilings_in_words(daemon))),
         ("worker IDs", Some(worker_ids_in_words(samples))),
@@ -72,11 +73,12 @@ fn last_minute_in_words(daemon: &Subject) -> String {
     format!("{errors} of {answers} answered with an error; 99 % within {p99}")
 }
 
-fn errors_in_words(daemon: &Subject) -> String {
-    let errors = daemon.counts(Errors).filter(|(_, count)| *count > 0);
-    let mut errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(count))).collect();
-    errors.sort();
-    if errors.is_empty() { String::from("none") } else { errors.join(", ") }
+/// Returns the counts that are not 0, each with its name.
+fn counts_in_words(daemon: &Subject, figure: Figure) -> String {
+    let counts = daemon.counts(figure).filter(|(_, count)| *count > 0);
+    let mut counts: Vec<String> = counts.map(|(name, count)| format!("{name} {}", Grouped(count))).collect();
+    counts.sort();
+    if counts.is_empty() { String::from("none") } else { counts.join(", ") }
 }
 
 fn reload_in_words(daemon: &Subject) -> String {

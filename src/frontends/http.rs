@@ -46,12 +46,22 @@ pub(super) const ABOUT: About = About {
 const METHODS: [&[u8; 4]; 9] =
     [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"];
 
-/// Returns true for bytes that begin with a method of HTTP. A Redis command can begin with the same
-/// letters, so on a listener for Redis the first line must also name HTTP.
+/// Returns true for bytes that begin with a method of HTTP. A command of Redis or memcached can begin
+/// with the same letters, so on their listeners the whole line decides.
 fn is_http(bytes: &[u8], listener: Protocol) -> bool {
-    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    METHODS.iter().any(|method| bytes.starts_with(*method))
-        && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
+    match listener {
+        Protocol::Resp | Protocol::Memcached => is_line_of_head(bytes),
+        _ => METHODS.iter().any(|method| bytes.starts_with(*method)),
+    }
+}
+
+/// Returns true if a line begins the head of a request, whatever its method, or is one of the words
+/// by which Redis also knows HTTP. A page of a browser could otherwise send commands in a body.
+pub(super) fn is_line_of_head(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let first = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let last = line.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
+    [&b"post"[..], b"host:"].iter().any(|word| first.eq_ignore_ascii_case(word)) || last.starts_with(b"HTTP/")
 }
 
 /// The most bytes of one ID in a body. With a dictionary of two characters, it has 63 digits, each
@@ -211,7 +221,7 @@ impl Http {
         let (header, value) = head.site.foreign_site()?;
         let value = in_line(value);
         let allowed = "allowed: pages of this address; send the request from that page's server";
-        Some((403, format!("found {header}: {value}, {allowed}")))
+        Some((403, format!("found {header}: \"{value}\", {allowed}")))
     }
 
     /// Encodes a complete reply.

@@ -58,10 +58,10 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words and TLS differ from
-/// counts: the first message of TLS has a zero, and no client asks for zero IDs.
+/// Returns true for the first bytes of another protocol's client. Only words, TLS and PROXY differ
+/// from counts: the latter two begin with a zero early on, and no client asks for zero IDs.
 pub(super) fn is_foreign(bytes: &[u8]) -> bool {
-    if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
+    if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] = bytes {
         return true;
     }
     let Some(first) = bytes.first_chunk::<4>() else { return false };

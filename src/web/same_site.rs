@@ -100,10 +100,13 @@ impl<'h> SiteHeaders<'h> {
     }
 }
 
-/// Returns the start of a header's value for a line of text.
+/// Returns the start of a header's value for a line of text. Leaves out the user and the password of
+/// an address.
 pub(crate) fn in_line(value: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
-    value[..value.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string()
+    let host_at = value.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let shown = value[host_at..].iter().take(SHOWN_BYTES_MAX).copied().collect::<Vec<_>>();
+    format!("{}{}", if host_at > 0 { "…@" } else { "" }, shown.escape_ascii())
 }
 
 /// The name in a Host header, without its port.

@@ -8,7 +8,7 @@
 //! The first line of a worker ID's file names the holder. The second line is the [`Mark`] of the
 //! worker ID: the bound up to which its IDs were granted.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::holder::HOLDER_BYTES;
-use super::lock_names::{Listing, lock_paths};
+use super::lock_names::{Listing, lock_paths, name_of};
 use super::locked_file::{FileLockError, LockedFile, PAUSE};
 use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, Locks, neighbours, refused};
@@ -59,6 +59,14 @@ impl WorkerLocks {
     fn over(files: Vec<LockedFile>) -> Self {
         let (kin, colliding, beside) = Default::default();
         WorkerLocks { files, kin, colliding, beside, state: None, is_unknown: false }
+    }
+
+    /// Returns whether these are the locks of exactly this numbering's worker IDs.
+    pub fn are_of(&self, numbering: &Numbering) -> bool {
+        let names: BTreeSet<String> =
+            kind_of(numbering).lock_names().into_iter().map(|(_, name)| name).collect();
+        let held: BTreeSet<String> = self.files.iter().map(|file| name_of(&file.path).to_owned()).collect();
+        held == names
     }
 
     /// Checks that this process still holds all of the locks.

@@ -22,7 +22,7 @@ impl<'a> Query<'a> {
         let mut query = Query(Vec::new());
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             if !allowed.contains(&&*name) {
-                let all = if allowed.is_empty() { String::from("none") } else { allowed.join(", ") };
+                let all = allowed.join(", ");
                 return Err(malformed(format_args!("found the parameter {name:?}, allowed: {all}")));
             }
             if query.get(&name).is_some() {
@@ -51,7 +51,10 @@ impl<'a> Query<'a> {
 
     /// Returns the instant that a parameter names. The parameter must be there.
     pub(super) fn instant(&self, name: &str) -> Result<UnixMicros, Reply> {
-        self.require(name)?.parse().map_err(|error| malformed(format_args!("{name}: {error}")))
+        // The `+` of an offset from UTC means a blank in a query.
+        let text = self.require(name)?;
+        let text = if text.contains('T') { text.replace(' ', "+") } else { text.to_owned() };
+        text.parse().map_err(|error| malformed(format_args!("{name}: {error}")))
     }
 
     /// Returns the count of IDs that a parameter asks for; 1 if the parameter is not there.
@@ -79,8 +82,9 @@ impl<'a> Query<'a> {
     /// Returns the value of a parameter that is true or false; false if the parameter is not there.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Reply> {
         match self.get(name) {
-            None | Some("false" | "0") => Ok(false),
-            Some("true" | "1") => Ok(true),
+            None => Ok(false),
+            Some(found) if found == "0" || found.eq_ignore_ascii_case("false") => Ok(false),
+            Some(found) if found == "1" || found.eq_ignore_ascii_case("true") => Ok(true),
             Some(found) => Err(malformed(format_args!("found {name}={found}, allowed: true or false"))),
         }
     }

@@ -19,21 +19,38 @@ const VERSION: u8 = 0x0b;
 const GETK: u8 = 0x0c;
 const GETKQ: u8 = 0x0d;
 const STAT: u8 = 0x10;
+const INCREMENTQ: u8 = 0x15;
 const QUITQ: u8 = 0x17;
+const GAT: u8 = 0x1d;
+const GATQ: u8 = 0x1e;
+const GATK: u8 = 0x23;
+const GATKQ: u8 = 0x24;
 
-/// Returns whether a command gets no reply: INCREMENTQ, whose success is silent, and GATQ and GATKQ,
-/// whose misses are. Quiet commands that store fail here, and failures are answered, as memcached
-/// does. GETQ and GETKQ are answered, because every get is a hit.
-fn is_silent(opcode: u8) -> bool {
-    matches!(opcode, 0x15 | 0x1e | 0x24)
+/// Returns the refusal of a command that Snowbank does not have: as if the key were not there, where
+/// memcached has such a reply. After any other error, libmemcached takes the server for dead.
+///
+/// Quiet commands are refused aloud, as memcached does.
+fn unknown(opcode: u8) -> (u16, &'static str) {
+    match opcode {
+        // SET, ADD, REPLACE, APPEND, PREPEND, and the same without a reply.
+        0x01..=0x03 | 0x0e | 0x0f | 0x11..=0x13 | 0x19 | 0x1a => (NOT_STORED, "Not stored."),
+        // DELETE, DECREMENT, the same without a reply, and TOUCH.
+        0x04 | 0x06 | 0x14 | 0x16 | 0x1c => (NOT_FOUND, "Not found"),
+        _ => (UNKNOWN_COMMAND, "Unknown command"),
+    }
 }
 
 /// The size of an increment's extras: the delta, an initial value and an expiration time.
 const INCREMENT_EXTRAS: usize = 20;
 
+/// The size of the extras of GAT: an expiration time. No ID expires.
+const GAT_EXTRAS: usize = 4;
+
 /// The status of an error.
+const NOT_FOUND: u16 = 0x0001;
 const TOO_LARGE: u16 = 0x0003;
 const BAD_ARGUMENTS: u16 = 0x0004;
+const NOT_STORED: u16 = 0x0005;
 const UNKNOWN_COMMAND: u16 = 0x0081;
 const INTERNAL: u16 = 0x0084;
 const BUSY: u16 = 0x0085;
@@ -92,7 +109,8 @@ impl Memcached {
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
         match header.echo.opcode {
-            GET | GETQ | GETK | GETKQ => self.get_one(&header, body, conditions, out),
+            GET | GETQ | GETK | GETKQ => self.get_one(&header, body, 0, conditions, out),
+            GAT | GATQ | GATK | GATKQ => self.get_one(&header, body, GAT_EXTRAS, conditions, out),
             INCREMENT => self.increment_one(&header, body, conditions, out),
             _ => answer(&header, body, conditions, out),
         }
@@ -102,13 +120,14 @@ impl Memcached {
         &mut self,
         header: &Header,
         body: &[u8],
+        extras_size: usize,
         conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
         let echo = header.echo;
         let consumed = HEADER_SIZE + body.len();
         self.gets.commands += 1;
-        let Some((_, key)) = header.extras_and_key(body, 0) else {
+        let Some((_, key)) = header.extras_and_key(body, extras_size) else {
             error(
                 out,
                 echo,
@@ -181,8 +200,10 @@ fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut V
             return Step::Close { error: None };
         }
         opcode => {
-            if !is_silent(opcode) {
-                error(out, echo, UNKNOWN_COMMAND, "Unknown command");
+            // The success of INCREMENTQ is silent, so a client awaits no reply.
+            if opcode != INCREMENTQ {
+                let (status, reason) = unknown(opcode);
+                error(out, echo, status, reason);
             }
             return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
         }
@@ -190,9 +211,10 @@ fn answer(header: &Header, body: &[u8], conditions: &Conditions<'_>, out: &mut V
     Step::Answered { consumed, error: None }
 }
 
-/// Encodes the value of one key. The reply to GETK and GETKQ repeats the key.
+/// Encodes the value of one key. The reply to GETK, GATK and their quiet forms repeats the key. These
+/// are answered like the others, because every get is a hit.
 pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
-    let key = if matches!(echo.opcode, GETK | GETKQ) { key } else { b"" };
+    let key = if matches!(echo.opcode, GETK | GETKQ | GATK | GATKQ) { key } else { b"" };
     let mut digits = itoa::Buffer::new();
     // Four bytes of flags, all 0.
     Reply { extras: &[0; 4], key, value: digits.format(id).as_bytes(), cas: id, ..Reply::default() }

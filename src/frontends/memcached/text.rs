@@ -7,6 +7,7 @@ use std::io::Write;
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
+use crate::frontends::http::is_line_of_head;
 use crate::frontends::refusals::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_wire::ErrorCode;
@@ -59,14 +60,6 @@ fn command_of(line: &[u8]) -> (&[u8], &[u8]) {
 
 fn is_get(command: &[u8]) -> bool {
     command.eq_ignore_ascii_case(b"get") || command.eq_ignore_ascii_case(b"gets")
-}
-
-/// Returns true for the first line of an HTTP request, which would pass for a `get` of the keys `/`
-/// and `HTTP/1.1`.
-#[inline]
-fn is_http(line: &[u8]) -> bool {
-    let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
-    version.starts_with(b"HTTP/1.")
 }
 
 impl Memcached {
@@ -290,7 +283,7 @@ fn rejection(bytes: &[u8]) -> Option<String> {
     }
     match line_of_bytes(bytes) {
         Some((_, size)) if size > MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
-        Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),
+        Some((line, _)) if is_line_of_head(line) => Some(foreign::describe(line, Protocol::Memcached)),
         None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
         _ => None,
     }

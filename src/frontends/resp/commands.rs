@@ -10,13 +10,15 @@ use crate::frontends::{Conditions, Step, foreign};
 use snowbank_wire::ErrorCode;
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
-const COMMANDS: [(&str, usize, usize); 25] = [
+const COMMANDS: [(&str, usize, usize); 27] = [
     ("incr", 1, 1),
     ("incrby", 2, 2),
     ("get", 1, 1),
     ("setnx", 2, 2),
     ("set", 2, usize::MAX),
-    ("exists", 1, 1),
+    ("exists", 1, parse::ARGUMENTS_READ - 1),
+    ("ttl", 1, 1),
+    ("pttl", 1, 1),
     ("expire", 2, 3),
     ("pexpire", 2, 3),
     ("persist", 1, 1),
@@ -75,7 +77,7 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
     else {
-        return Err(Refused::unknown_command(arguments));
+        return Err(Refused::unknown_command(found));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
         let code = if *name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
@@ -111,7 +113,7 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Reply, Refused> {
-        let [_, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
+        let [found, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
         match name_of(arguments)? {
             "hello" => return self.hello(operands, conditions, out),
             "auth" => {
@@ -153,15 +155,25 @@ impl Resp {
                 let has =
                     |option: &[u8]| operands[2..].iter().any(|found| found.eq_ignore_ascii_case(option));
                 if !has(b"nx") {
-                    return Err(Refused::unknown_command(arguments));
+                    return Err(Refused::unknown_command(found));
                 }
                 let name = if has(b"get") { "get" } else { "set" };
                 ids::get(name, operands[0], conditions, self.version, out)?;
             }
             // Counters of libraries ask whether a key is there, and let it expire. No source expires.
-            name @ ("exists" | "expire" | "pexpire" | "persist") => {
-                ids::source_of(operands[0], conditions.facts)?;
-                encode::integer(out, u64::from(name == "exists"));
+            "exists" => {
+                let sources = operands.iter().filter(|key| conditions.facts.source_of_key(key).is_some());
+                encode::integer(out, sources.count() as u64);
+            }
+            "ttl" | "pttl" => {
+                let is_source = conditions.facts.source_of_key(operands[0]).is_some();
+                out.extend_from_slice(if is_source { b":-1\r\n" } else { b":-2\r\n" });
+            }
+            name @ ("expire" | "pexpire" | "persist") => {
+                if name != "persist" && parse::number(operands[1]).is_none() {
+                    return Err(Refused::malformed(NO_INTEGER));
+                }
+                encode::integer(out, 0);
             }
             "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
             name => self.answer_about_connection(name, operands, conditions, out)?,

@@ -1,6 +1,5 @@
 //! Refusals in the words of Redis.
 
-use super::parse::Arguments;
 use super::{Reply, encode};
 use snowbank_wire::ErrorCode;
 
@@ -31,12 +30,9 @@ impl Refused {
         Refused::new(ErrorCode::Malformed, text)
     }
 
-    pub(super) fn unknown_command(arguments: &Arguments<'_>) -> Self {
-        let name = arguments.get().first().copied().unwrap_or_default();
-        let operands = arguments.get().iter().skip(1);
-        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
-        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
-        Refused::new(ErrorCode::Unsupported, text)
+    /// Does not repeat the operands, as Redis does: behind a misspelt AUTH they are a token.
+    pub(super) fn unknown_command(name: &[u8]) -> Self {
+        Refused::new(ErrorCode::Unsupported, format!("ERR unknown command '{}'", shown(name)))
     }
 
     pub(super) fn unknown_subcommand(found: &[u8]) -> Self {

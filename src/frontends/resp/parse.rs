@@ -15,7 +15,7 @@ const ARGUMENTS_MAX: usize = 1_024;
 
 /// The number of arguments that commands can read: the longest HELLO has seven. Further arguments
 /// are only counted.
-const ARGUMENTS_READ: usize = 8;
+pub(super) const ARGUMENTS_READ: usize = 8;
 
 /// The most bytes of a line with a length: a kind, a sign, the digits of a 64-bit number and the
 /// line end.

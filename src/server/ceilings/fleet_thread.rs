@@ -390,6 +390,7 @@ fn run_job(work: &mut Work, job: Job) -> Option<Done> {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::BTreeMap;
+    use std::sync::{Mutex, MutexGuard};
 
     use super::*;
     use snowbank_core::clock::Reading;
@@ -401,7 +402,23 @@ pub(crate) mod tests {
     const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
 
     /// A coordinator that answers at once.
-    struct Keys(BTreeMap<String, String>);
+    #[derive(Clone)]
+    pub(crate) struct Keys(Arc<Mutex<BTreeMap<String, String>>>);
+
+    impl Keys {
+        fn all(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+            self.0.lock().unwrap()
+        }
+
+        /// Gives the key of one worker ID to another one.
+        pub(crate) fn move_holder(&self, from: u64, to: u64) {
+            let mut all = self.all();
+            let end = format!("/{from}");
+            let Some(key) = all.keys().find(|key| key.ends_with(&end)).cloned() else { return };
+            let text = all.remove(&key).unwrap();
+            all.insert(format!("{}/{to}", key.strip_suffix(&end).unwrap()), text);
+        }
+    }
 
     impl Coordinator for Keys {
         fn hurry(&mut self) {}
@@ -415,7 +432,8 @@ pub(crate) mod tests {
         }
 
         fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
-            Ok(keys.iter().map(|key| self.0.get(key).cloned()).collect())
+            let all = self.all();
+            Ok(keys.iter().map(|key| all.get(key).cloned()).collect())
         }
 
         /// There is one endpoint.
@@ -425,17 +443,20 @@ pub(crate) mod tests {
 
         fn set_cluster(&mut self, _: Option<Cluster>) {}
 
-        fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-            unreachable!("no job lists keys")
+        fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+            let all = self.all();
+            let found = all.iter().filter(|(key, _)| key.starts_with(prefix));
+            Ok(found.map(|(key, text)| (key.clone(), text.clone())).collect())
         }
 
         fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-            if swaps.iter().any(|swap| self.0.get(&swap.key) != swap.expected.as_ref()) {
-                let found = swaps.iter().map(|swap| self.0.get(&swap.key).cloned());
+            let mut all = self.all();
+            if swaps.iter().any(|swap| all.get(&swap.key) != swap.expected.as_ref()) {
+                let found = swaps.iter().map(|swap| all.get(&swap.key).cloned());
                 return Ok(Swapped::Refused(found.collect()));
             }
             let written = swaps.iter().filter_map(|swap| Some((swap.key.clone(), swap.text.clone()?)));
-            self.0.extend(written);
+            all.extend(written);
             Ok(Swapped::Done)
         }
     }
@@ -457,11 +478,34 @@ pub(crate) mod tests {
         fn lose(&self, _: &str) {}
     }
 
+    /// Returns the keys of a prepared fleet.
+    fn prepared(layout: &Layout, limits: FleetLimits) -> Keys {
+        let marker = Marker::new("1f", vec![layout.space().to_string()], limits);
+        let all = BTreeMap::from([(Paths::of(NAMES.fleet).marker(), marker.text())]);
+        Keys(Arc::new(Mutex::new(all)))
+    }
+
+    fn member_of(keys: &Keys, state: &str, limits: FleetLimits) -> FleetMember {
+        let names = Names { state, ..NAMES };
+        Member::new(Box::new(keys.clone()), names, limits, Notes::default(), new_identity)
+    }
+
     /// Returns a daemon in a prepared fleet. It holds nothing yet.
     fn member(layout: &Layout, limits: FleetLimits) -> FleetMember {
-        let marker = Marker::new("1f", vec![layout.space().to_string()], limits);
-        let keys = Keys(BTreeMap::from([(Paths::of(NAMES.fleet).marker(), marker.text())]));
-        Member::new(Box::new(keys), NAMES, limits, Notes::default(), new_identity)
+        member_of(&prepared(layout, limits), NAMES.state, limits)
+    }
+
+    /// Starts a fleet thread in a prepared fleet, where another daemon holds a worker ID.
+    pub(crate) fn start_beside_others(
+        layout: &Layout,
+        limits: FleetLimits,
+        clocks: Clocks,
+        held: u64,
+    ) -> (Fleet, Keys) {
+        let keys = prepared(layout, limits);
+        let want = Want { index: 0, source: "orders", layout, clocks, proof: Proof::None };
+        member_of(&keys, "other", limits).take(want, &WorkerSet::single(held)).unwrap();
+        (started(member_of(&keys, NAMES.state, limits), clocks), keys)
     }
 
     /// Starts a fleet thread whose clocks stand still.

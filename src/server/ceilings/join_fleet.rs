@@ -324,6 +324,11 @@ impl Joining<'_> {
         // A source whose own worker IDs another daemon of this machine has locked has picked others.
         let locks =
             locks.ok_or_else(|| StartError::WorkerIdHeld(format!("source {:?}: not locked", source.name)))?;
+        let numbering = source.numbering_with(&taken.worker_ids)?;
+        assert!(
+            locks.are_of(&numbering),
+            "the locks that keep other daemons out are those of what was taken"
+        );
         Ok((taken, locks))
     }
 
@@ -339,15 +344,22 @@ impl Joining<'_> {
     ) -> Result<Taken, StartError> {
         let source = &*self.sources[&index];
         let count = source.picks();
+        let (mut own, mut proof) = (own, proof);
         let mut busy: HashSet<u64> = HashSet::new();
-        for tried in 0..TRIES_MAX {
+        let mut tried = 0;
+        while tried < TRIES_MAX {
             let (had, allowed, not) = (own.cloned(), allowed.clone(), busy.clone());
             let free = self.ask_for(index, proof, move |member, want| {
                 member.find_free(want, count, had.as_ref(), |id| allowed(id) && !not.contains(&id), tried)
             })??;
-            let is_own = Some(free.worker_ids()) == own;
-            // Other locks are released before these are taken.
-            let own_locks = locks.take().filter(|_| is_own);
+            if own.is_some_and(|own| own != free.worker_ids()) {
+                // Without its lock, a worker ID is not the source's own any more: another daemon of
+                // this machine may use it from now on.
+                (own, proof, *locks) = (None, Proof::None, None);
+                continue;
+            }
+            tried += 1;
+            let own_locks = locks.take().filter(|_| own.is_some());
             *locks = self.lock_if_free(source, free.numbering(), own_locks)?;
             if locks.is_none() {
                 busy.extend(free.worker_ids().iter());
@@ -519,14 +531,17 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+    use std::path::Path;
     use std::sync::{Mutex, mpsc};
 
-    use super::super::fleet_thread::tests::start_in_fleet;
+    use super::super::fleet_thread::tests::{start_beside_others, start_in_fleet};
     use super::*;
     use crate::config::{self, Interface, Overrides};
     use snowbank_core::clock::{BootMicros, Reading};
     use snowbank_fleet::Clocks;
-    use snowbank_state::HostIdentity;
+    use snowbank_id::layout::Position;
+    use snowbank_state::store::{self, Record, StateDir};
+    use snowbank_state::{HostIdentity, Owner, lock_workers_at_once};
 
     #[test]
     fn a_lock_directory_that_hangs_delays_no_job() {
@@ -561,6 +576,52 @@ mod tests {
         assert_eq!(fleet.asks().question(Duration::from_secs(60), |_| ()), Ok(()));
         drop(end);
         assert_eq!(starting.join().unwrap(), Ok(1));
+    }
+
+    #[test]
+    fn a_source_whose_own_worker_id_is_taken_locks_what_it_picks() {
+        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+        let clocks = Clocks::at(began.wall, began);
+        let file = "layout = \"twitter\"\nworker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n\
+                    [fleet]\ncoordinator = \"etcd\"\nendpoints = \"http://127.0.0.1:2379\"";
+        let file = Some((Path::new("f.toml"), file));
+        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
+        let source = Arc::new(settings.sources[0].clone());
+        let numbering = |id| source.numbering_with(&WorkerSet::single(id)).unwrap();
+        // The state had worker ID 0, which another daemon has by now.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let had = numbering(0);
+        let host = HostIdentity::default();
+        let record = Record::new(&source.name, &had, Position(7), &Owner::after(std::iter::empty()), &host);
+        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
+        let (found, _store) = Found::open(Some(&path), false, host, None).unwrap();
+        let (fleet, keys) = start_beside_others(&source.layout, settings.fleet_limits(), clocks, 0);
+        let asks = fleet.asks();
+        let locks = directory.path().join("locks");
+        let lock = |of: &Numbering| {
+            if *of == numbering(1) {
+                // Another daemon is faster, and the holder of 0 gives it back.
+                keys.move_holder(0, 1);
+            }
+            lock_workers_at_once(&locks, of)
+        };
+        let joining = Joining {
+            fleet: &asks,
+            lock: &lock,
+            sources: BTreeMap::from([(0, Arc::clone(&source))]),
+            indices: 1,
+            in_use: Vec::new(),
+            found: Arc::new(found),
+            life: Life { began, restores: 0, reported: Arc::default() },
+            is_stopping: &AtomicBool::new(false),
+            wall: began.wall,
+        };
+        let joined = joining.join().unwrap();
+        assert!(joined.refused.is_empty(), "{:?}", joined.refused);
+        let taken = joined.answers.taken(0).unwrap();
+        assert_eq!(taken.worker_ids, WorkerSet::single(0));
+        assert!(joined.locks[&0].are_of(&numbering(0)));
     }
 
     #[test]

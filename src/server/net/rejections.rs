@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::server::health::rate_limited_log::RateLimited;
 
-/// The most reasons that have a limit of their own. Honest peers cause fewer reasons. A hostile
-/// peer can cause a new reason with each connection, so all further reasons share one limit.
+/// The most reasons that have a limit of their own. Peers cause fewer reasons; all further reasons
+/// share one limit.
 const REASONS_MAX: usize = 32;
 
 /// The most pairs of an address and a reason that have a limit of their own. All further pairs
@@ -45,7 +45,7 @@ impl RateLimits {
     /// Counts a rejection. If it must be logged, returns the number of rejections since the last
     /// log line, this rejection included.
     fn count(&mut self, origin: &str, reason: &str, now: Instant) -> Option<u64> {
-        let key = (origin.to_owned(), reason.to_owned());
+        let key = (origin.to_owned(), kind_of(reason));
         if let Some(limit) = self.limits.get_mut(&key) {
             return limit.count(now);
         }
@@ -108,6 +108,17 @@ impl Rejections {
         origins.dedup();
         origins.len()
     }
+}
+
+/// Returns a reason without what the peer has sent, so that no peer can cause many: without what
+/// stands between the first quote and the last, and without digits.
+fn kind_of(reason: &str) -> String {
+    let quotes = ['"', '\''];
+    let kept = match (reason.find(quotes), reason.rfind(quotes)) {
+        (Some(first), Some(last)) => [&reason[..first], &reason[last..]].concat(),
+        _ => reason.to_owned(),
+    };
+    kept.chars().filter(|char| !char.is_ascii_digit()).collect()
 }
 
 fn count(limits: &Mutex<RateLimits>, origin: &str, reason: &str) -> Option<u64> {
