@@ -229,10 +229,12 @@ impl Backfill {
         let start = numbering.position_from(by_records.max(by_marks));
         let owner = Owner::after(records.iter().map(|record| &record.owner));
         locks.mark_for(&owner);
-        let host = HostIdentity::here();
+        // The records of daemons remember their clock, so this run changes none of its own boot.
+        let host = HostIdentity { boot: None, ..HostIdentity::here() };
         let record = Record::new(NAME, &numbering, start, &owner, &host);
         let others = records.into_iter().filter(|other| other.key() != record.key());
-        let others = others.map(|record| Record { retired: true, ..record }).collect();
+        let retire = |other: Record| Record { retired: other.retired || other.name == NAME, ..other };
+        let others = others.map(retire).collect();
         let mut store = DiskStore::new(directory, others, &host);
         store.keep(0, record);
         store.await_names()?;
@@ -337,7 +339,7 @@ impl Backfill {
     fn raise(&mut self, ceiling: Position) -> Outcome {
         let lost = |error: snowbank_core::grant::TakenOver| Failure::no(error.0);
         self.store.still_ours().map_err(lost)?;
-        self.store.raise(&[(0, ceiling)], wall_minus_boot_us())?;
+        self.store.raise(&[(0, ceiling)], 0)?;
         self.mark(ceiling)?;
         self.store.still_ours().map_err(lost)?;
         self.locks.still_ours().map_err(lost)
@@ -373,7 +375,7 @@ impl Backfill {
         let id_bound = self.source.numbering().id_bound(self.printed);
         self.mark(self.printed)?;
         let left = Left { source: 0, id_bound, is_untouched: false };
-        Ok(self.store.trim(&[left], wall_minus_boot_us())?)
+        Ok(self.store.trim(&[left], 0)?)
     }
 }
 
@@ -392,11 +394,6 @@ const NAME: &str = "backfill";
 /// Returns the reading of a clock that shows this instant.
 fn at(instant: UnixMicros) -> Now {
     Now { wall: instant, boot: BootMicros(instant.0), jumped: false }
-}
-
-fn wall_minus_boot_us() -> i64 {
-    let reading = os_clock::read();
-    reading.wall.0 - reading.boot.0
 }
 
 /// Waits until standard output takes a write. Fails after Ctrl-C.

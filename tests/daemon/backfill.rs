@@ -152,6 +152,23 @@ fn a_worker_id_or_a_state_in_use_is_refused() {
 }
 
 #[test]
+fn the_records_of_a_daemon_stay_as_they_are() {
+    let machine = Machine::new();
+    machine.start("worker_ids = 7").kill();
+    let state = || std::fs::read_to_string(machine.path("state/ceilings")).unwrap();
+    let of_daemon = |state: &str| {
+        let lines = state.lines().filter(|line| line.contains("\"default\""));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = of_daemon(&state());
+    assert!(!before.is_empty(), "{}", state());
+    let mut with_its_state = backfill(&machine, "twitter", "9");
+    run(with_its_state.arg("--state-dir").arg(machine.path("state")), "2024-01-01\n").printed();
+    assert_eq!(of_daemon(&state()), before);
+    assert!(state().contains("\"backfill\""), "{}", state());
+}
+
+#[test]
 fn more_rows_than_a_tick_has_ids_flow_into_the_next_ticks() {
     let machine = Machine::new();
     // Ten IDs for each millisecond.

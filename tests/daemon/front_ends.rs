@@ -298,7 +298,7 @@ const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
 /// Clients of other protocols. Each row: the listener, the bytes sent to it, a part of the reply,
 /// and a part of the log line.
-const FOREIGN: [(&str, &[u8], &str, &str); 23] = [
+const FOREIGN: [(&str, &[u8], &str, &str); 26] = [
     ("native", TLS, "", "a TLS client on a listener without TLS"),
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
     ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
@@ -313,6 +313,19 @@ const FOREIGN: [(&str, &[u8], &str, &str); 23] = [
     (
         "resp",
         b"TRACE / HTTP/1.1\r\n\r\n",
+        "an HTTP client",
+        "an HTTP client on a listener for clients of Redis",
+    ),
+    // A page of a browser could send commands in a body.
+    (
+        "resp",
+        b"PROPFIND / HTTP/1.1\r\n\r\nINCR fast\r\n",
+        "an HTTP client",
+        "an HTTP client on a listener for clients of Redis",
+    ),
+    (
+        "resp",
+        b"host: ids\r\n\r\nINCR fast\r\n",
         "an HTTP client",
         "an HTTP client on a listener for clients of Redis",
     ),
@@ -337,6 +350,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 23] = [
     ("memcached", PROXY_2, "CLIENT_ERROR a PROXY protocol header", "a PROXY protocol header"),
     ("noeqd", TLS, "", "a TLS client on a listener without TLS"),
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
+    ("noeqd", PROXY_2, "", "a PROXY protocol header"),
 ];
 
 /// The daemon logs each kind of foreign client at most once a minute.

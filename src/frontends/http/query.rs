@@ -22,7 +22,7 @@ impl<'a> Query<'a> {
         let mut query = Query(Vec::new());
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             if !allowed.contains(&&*name) {
-                let all = allowed.join(", ");
+                let all = if allowed.is_empty() { String::from("none") } else { allowed.join(", ") };
                 return Err(malformed(format_args!("found the parameter {name:?}, allowed: {all}")));
             }
             if query.get(&name).is_some() {

@@ -64,6 +64,9 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     let path = &*decoded(head.path);
     let draws = draws_ids(path);
     check_method(head, if draws { DRAWING } else { READING })?;
+    if ["/v1/sources", OPENAPI_PATH].contains(&path) {
+        Query::parse(head.query, &[])?;
+    }
     if head.method == "OPTIONS" {
         let alive = health(conditions)?;
         return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));

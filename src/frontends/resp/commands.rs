@@ -58,7 +58,7 @@ pub(super) fn is_exec(arguments: &Arguments<'_>) -> bool {
 
 /// Checks that a transaction can queue a request.
 pub(super) fn check_queueable(arguments: &Arguments<'_>, is_authorized: bool) -> Result<(), Refused> {
-    match name_of(arguments)? {
+    match name_of(arguments, is_authorized)? {
         _ if !is_authorized => Err(Refused::new(ErrorCode::Unauthorized, NOAUTH)),
         "hello" | "auth" => Err(Refused::malformed(NOT_IN_TRANSACTION)),
         "client" if client::leaves_out_replies(&arguments.get()[1..]) => {
@@ -72,12 +72,12 @@ pub(super) fn check_queueable(arguments: &Arguments<'_>, is_authorized: bool) ->
 ///
 /// # Errors
 /// The command is unknown, or has too few or too many arguments.
-fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
+fn name_of(arguments: &Arguments<'_>, is_authorized: bool) -> Result<&'static str, Refused> {
     let found = arguments.get().first().copied().unwrap_or_default();
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
     else {
-        return Err(Refused::unknown_command(found));
+        return Err(Refused::unknown_command(arguments, is_authorized));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
         let code = if *name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
@@ -113,8 +113,8 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Reply, Refused> {
-        let [found, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
-        match name_of(arguments)? {
+        let [_, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
+        match name_of(arguments, conditions.session.is_authorized())? {
             "hello" => return self.hello(operands, conditions, out),
             "auth" => {
                 self.show_token(operands.last().copied().unwrap_or_default(), conditions)?;
@@ -155,7 +155,7 @@ impl Resp {
                 let has =
                     |option: &[u8]| operands[2..].iter().any(|found| found.eq_ignore_ascii_case(option));
                 if !has(b"nx") {
-                    return Err(Refused::unknown_command(found));
+                    return Err(Refused::unknown_command(arguments, true));
                 }
                 let name = if has(b"get") { "get" } else { "set" };
                 ids::get(name, operands[0], conditions, self.version, out)?;

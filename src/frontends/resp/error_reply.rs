@@ -1,5 +1,6 @@
 //! Refusals in the words of Redis.
 
+use super::parse::Arguments;
 use super::{Reply, encode};
 use snowbank_wire::ErrorCode;
 
@@ -30,9 +31,14 @@ impl Refused {
         Refused::new(ErrorCode::Malformed, text)
     }
 
-    /// Does not repeat the operands, as Redis does: behind a misspelt AUTH they are a token.
-    pub(super) fn unknown_command(name: &[u8]) -> Self {
-        Refused::new(ErrorCode::Unsupported, format!("ERR unknown command '{}'", shown(name)))
+    /// Refuses a command as Redis does. A client that has yet to authorize itself does not see the
+    /// operands again: behind a misspelt AUTH they are its token.
+    pub(super) fn unknown_command(arguments: &Arguments<'_>, is_authorized: bool) -> Self {
+        let name = arguments.get().first().copied().unwrap_or_default();
+        let operands = arguments.get().iter().skip(1).filter(|_| is_authorized);
+        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
+        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
+        Refused::new(ErrorCode::Unsupported, text)
     }
 
     pub(super) fn unknown_subcommand(found: &[u8]) -> Self {

@@ -138,12 +138,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_words_of_a_peer_make_no_new_reason() {
+        for words in ["b", "a\\\"b", "7"] {
+            let reason = format!("found the host \"{words}\" and 12 bytes, allowed: a name");
+            assert_eq!(kind_of(&reason), "found the host \" and  bytes, allowed: a name");
+        }
+        assert_eq!(kind_of("one of Snowbank's own"), "one of Snowbank's own");
+    }
+
+    #[test]
     fn new_reasons_beyond_the_limit_share_a_log_line() {
         let mut rejections = RateLimits::new(REASONS_MAX);
         let start = Instant::now();
         let logged_at = |rejections: &mut RateLimits, second, range: std::ops::Range<u64>| {
             let now = start + Duration::from_secs(second);
-            range.filter_map(|number| rejections.count("", &number.to_string(), now)).collect::<Vec<_>>()
+            range
+                .filter_map(|number| rejections.count("", &"x".repeat(number as usize), now))
+                .collect::<Vec<_>>()
         };
         let logged = logged_at(&mut rejections, 0, 0..1_000);
         assert_eq!(logged, [1; REASONS_MAX + 1]);
