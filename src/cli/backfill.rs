@@ -197,10 +197,10 @@ struct Backfill {
     rng: fastrand::Rng,
     /// The number of lines that were read.
     lines: u64,
-    /// The instant of the line before.
+    /// The instant of the line before, which may be the last one that an earlier run printed.
     newest: Option<UnixMicros>,
-    /// The position after the last ID that was printed.
-    printed: Position,
+    /// The position after the last ID that was printed, and the instant of its line.
+    printed: (Position, Option<UnixMicros>),
 }
 
 impl Backfill {
@@ -232,6 +232,10 @@ impl Backfill {
         // The records of daemons remember their clock, so this run changes none of its own boot.
         let host = HostIdentity { boot: None, ..HostIdentity::here() };
         let record = Record::new(NAME, &numbering, start, &owner, &host);
+        // Lines of one instant may lie in two runs.
+        let before = records.iter().find(|old| old.key() == record.key() && old.ceiling() == start);
+        let newest = before.filter(|old| old.boot.is_none()).and_then(|old| old.id_minus_boot_us);
+        let newest = newest.map(UnixMicros);
         let others = records.into_iter().filter(|other| other.key() != record.key());
         let retire = |other: Record| Record { retired: other.retired || other.name == NAME, ..other };
         let others = others.map(retire).collect();
@@ -254,8 +258,8 @@ impl Backfill {
             locks,
             rng: fastrand::Rng::new(),
             lines: 0,
-            newest: None,
-            printed: start,
+            newest,
+            printed: (start, newest),
         })
     }
 
@@ -266,22 +270,22 @@ impl Backfill {
         for line in lines {
             self.lines += 1;
             match self.claim(line.trim_end_matches('\r')) {
-                Ok(position) => claimed.push(position),
+                Ok(claim) => claimed.push(claim),
                 Err(failure) => {
                     refused = Err(failure);
                     break;
                 }
             }
         }
-        if let Some(last) = claimed.last() {
-            self.raise(Position(last.0 + 1))?;
+        if let Some(&(last, instant)) = claimed.last() {
+            self.raise(Position(last.0 + 1), instant)?;
             self.print(&claimed, is_stopped, out)?;
         }
         refused
     }
 
-    /// Claims the position of a line's instant.
-    fn claim(&mut self, line: &str) -> Result<Position, Failure> {
+    /// Claims a position for a line's instant. Returns both.
+    fn claim(&mut self, line: &str) -> Result<(Position, UnixMicros), Failure> {
         let place = format!("line {}", self.lines);
         let wanted = instant(&place, line).map_err(|failure| match failure {
             Failure::Usage(reason) => Failure::No(reason),
@@ -291,10 +295,12 @@ impl Backfill {
         let numbering = self.source.numbering();
         let Some((layout, _)) = numbering.snowflake() else { unreachable!("made of a layout") };
         if let Some(newest) = self.newest.filter(|&newest| wanted < newest) {
-            return Err(refuse(format!(
-                "allowed: instants from {} on, that of the line before; sort the lines",
-                newest.rfc3339(3)
-            )));
+            let why = if self.lines > 1 {
+                "that of the line before; sort the lines"
+            } else {
+                "that of the last line of an earlier run; for earlier instants use a worker ID that was never used"
+            };
+            return Err(refuse(format!("allowed: instants from {} on, {why}", newest.rfc3339(3))));
         }
         if wanted > os_clock::read().wall {
             return Err(refuse("which is in the future, allowed: an instant that has passed".into()));
@@ -308,9 +314,9 @@ impl Backfill {
         let tick = numbering.start_of(numbering.tick_at(wanted));
         if self.newest.is_none() && tick < reached {
             return Err(refuse(format!(
-                "allowed: instants from {} on, because IDs up to it were granted under this worker ID, or may have been if \
-                 `snowbank state forget` ran here; for earlier instants use a worker ID that was never used, with a \
-                 --state-dir of its own",
+                "allowed: instants from {} on, because IDs up to it were granted under this worker ID, in this layout or one \
+                 that makes the same IDs, or under one that `snowbank state forget` dropped; for earlier instants use a \
+                 worker ID that was never used, and for another table a --state-dir of its own, too",
                 layout.rfc3339(reached)
             )));
         }
@@ -328,17 +334,19 @@ impl Backfill {
             }
             let window = self.source.window(at(reading));
             if let Some(position) = self.source.claim(&window, 1, &mut self.rng) {
-                return Ok(position);
+                return Ok((position, wanted));
             }
             reading = numbering.start_of(Tick(numbering.tick_at(reading).0 + 1));
         }
     }
 
-    /// Makes a ceiling durable, and checks that state and worker ID are still ours, as a daemon
-    /// does around each raise.
-    fn raise(&mut self, ceiling: Position) -> Outcome {
+    /// Makes a ceiling durable with the instant of the line that reached it. Checks that state and
+    /// worker ID are still ours, as a daemon does around each raise.
+    fn raise(&mut self, ceiling: Position, instant: UnixMicros) -> Outcome {
         let lost = |error: snowbank_core::grant::TakenOver| Failure::no(error.0);
         self.store.still_ours().map_err(lost)?;
+        // The clock of a back-fill is its input: it has no boot clock beside it.
+        self.store.record_id_time(instant.0);
         self.store.raise(&[(0, ceiling)], 0)?;
         self.mark(ceiling)?;
         self.store.still_ours().map_err(lost)?;
@@ -351,9 +359,14 @@ impl Backfill {
     }
 
     /// Prints the IDs of these positions. Stops between two writes after Ctrl-C.
-    fn print(&mut self, claimed: &[Position], is_stopped: &AtomicBool, out: &mut impl Write) -> Outcome {
+    fn print(
+        &mut self,
+        claimed: &[(Position, UnixMicros)],
+        is_stopped: &AtomicBool,
+        out: &mut impl Write,
+    ) -> Outcome {
         let mut text = Vec::with_capacity(WRITE_BYTES_MAX);
-        for (index, &position) in claimed.iter().enumerate() {
+        for (index, &(position, instant)) in claimed.iter().enumerate() {
             let numbering = self.source.numbering();
             let random = numbering.random_parts().iter().map(|&(size, weight)| self.rng.u64(..size) * weight);
             let id = numbering.id_at(position) + random.sum::<u64>();
@@ -362,7 +375,7 @@ impl Backfill {
             if is_full || index + 1 == claimed.len() {
                 await_reader(is_stopped)?;
                 // A write that fails may have reached the reader in part.
-                self.printed = Position(position.0 + 1);
+                self.printed = (Position(position.0 + 1), Some(instant));
                 out.write_all(&text).map_err(not_written)?;
                 text.clear();
             }
@@ -372,8 +385,12 @@ impl Backfill {
 
     /// Lowers the ceiling to the end of what was printed.
     fn trim(mut self) -> Outcome {
-        let id_bound = self.source.numbering().id_bound(self.printed);
-        self.mark(self.printed)?;
+        let (printed, instant) = self.printed;
+        let id_bound = self.source.numbering().id_bound(printed);
+        self.mark(printed)?;
+        if let Some(instant) = instant {
+            self.store.record_id_time(instant.0);
+        }
         let left = Left { source: 0, id_bound, is_untouched: false };
         Ok(self.store.trim(&[left], 0)?)
     }

@@ -267,13 +267,28 @@ fn above(
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
         return Ok(UnixMicros(now.0.saturating_add(snowbank_core::clock::micros(max_ahead))));
     }
+    let instant = text.parse::<UnixMicros>();
     let Ok(id) = text.parse::<u64>() else {
-        return text
-            .parse()
-            .map_err(|error| Failure::usage(format_args!("--above: {error}; or \"now\", or an ID")));
+        return instant.map_err(|_| {
+            Failure::usage(format_args!(
+                "--above: found {text:?}, allowed: an instant in RFC 3339 (2026-01-31T12:00:00Z), a date, \"now\", or an ID"
+            ))
+        });
     };
     match layouts {
-        [layout] => Ok(snowbank_fleet::above(layout, id)),
+        [layout] => {
+            let floor = snowbank_fleet::above(layout, id);
+            let from_now = |instant: UnixMicros| instant.0.abs_diff(now.0);
+            match instant {
+                // A floor of years ago would not keep IDs apart.
+                Ok(instant) if from_now(instant) < from_now(floor) => Err(Failure::usage(format_args!(
+                    "--above: found {id}, which as an ID was made {}; for the instant {} write it in RFC 3339",
+                    floor.rfc3339(3),
+                    instant.rfc3339(3)
+                ))),
+                _ => Ok(floor),
+            }
+        }
         _ => Err(Failure::usage(format_args!(
             "--above: found the ID {id}, and the configuration has {} layouts, allowed: an instant above the IDs of all of them",
             layouts.len()

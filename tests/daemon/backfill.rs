@@ -79,6 +79,33 @@ fn another_run_goes_on_with_later_instants_and_refuses_earlier_ones() {
 }
 
 #[test]
+fn rows_of_one_instant_may_lie_in_several_runs() {
+    let machine = Machine::new();
+    let rows = |count: usize| "2024-01-01\n".repeat(count);
+    let mut seen = BTreeSet::new();
+    // Three ticks have so many IDs.
+    for _ in 0..3 {
+        seen.extend(ids(&run(&mut backfill(&machine, "twitter", "7"), &rows(5_000)).printed()));
+    }
+    assert_eq!(seen.len(), 15_000);
+    let refused = run(&mut backfill(&machine, "twitter", "7"), "2023-12-31\n").refusal(1);
+    assert!(refused.contains("allowed: instants from 2024-01-01T00:00:00.000Z"), "{refused}");
+}
+
+#[test]
+fn layouts_with_other_epochs_share_no_id_in_one_state() {
+    let machine = Machine::new();
+    // Both instants have the same time in their IDs.
+    let twitter = ids(&run(&mut backfill(&machine, "twitter", "7"), "1500000000000\n").printed());
+    let discord = 1_500_000_000_000 + 1_420_070_400_000 - EPOCH;
+    let refused = run(&mut backfill(&machine, "discord", "7"), &format!("{}\n", discord - 1)).refusal(1);
+    assert!(refused.contains("one that makes the same IDs"), "{refused}");
+    let later = run(&mut backfill(&machine, "discord", "7"), &format!("{discord}\n")).printed();
+    assert!(ids(&later) > twitter);
+    run(&mut backfill(&machine, "twitter", "8"), "1400000000000\n").printed();
+}
+
+#[test]
 fn a_forgotten_worker_id_goes_on_above_its_ids_after_a_boot() {
     let machine = Machine::new();
     for (worker_id, instant) in [("1023", "2020-01-01"), ("1022", "2024-01-01"), ("1", "2024-02-01")] {

@@ -190,15 +190,19 @@ pub fn plan<'a>(
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the bound that the records set to keep the claimant's IDs unique, whatever their order; 0
-/// if no record binds it.
+/// Returns the bound that the records set to keep the claimant's IDs unique, whatever their order, if
+/// it makes IDs of any instant and not of the present; 0 if no record binds it. So layouts bind each
+/// other however far apart their epochs are.
 ///
 /// # Errors
 /// The claimant's worker IDs were moved away.
 pub fn unique_from(records: &[Record], claimant: &Claimant<'_>) -> Result<u64, StateError> {
     check_not_moved(records, claimant)?;
     let lacks_records = lacks_records(records, claimant);
-    let bounds = records.iter().filter_map(|record| bound_of_ids(record, claimant, lacks_records));
+    let bounds = records.iter().filter_map(|record| {
+        let repeats = !record.forgotten && may_repeat(record, claimant);
+        bound_of_ids(record, claimant, lacks_records).max(repeats.then_some(record.id_bound))
+    });
     Ok(bounds.max().unwrap_or(0))
 }
 
