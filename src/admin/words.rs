@@ -221,6 +221,9 @@ fn ceiling_in_words(source: &Subject, daemon: &Subject) -> String {
     if !source.is_ceiling_reached() {
         return format!("ceiling: durable for {left} ahead");
     }
+    if source.is_ticket() && source.count(TicketLeft) == 0 {
+        return String::from("ceiling: at the maximum");
+    }
     String::from(if source.measured(FleetHeadroomS) == Some(0.0) {
         "ceiling: reached; the fleet's ceiling must be raised first"
     } else if source.is(CeilingWanted) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::lines::{LineOptions, Lines};
 use super::tls_options::{TlsOptions, locate};
 use super::{Failure, Outcome, whole};
-use crate::config::{self, FileRef};
+use crate::config::{self, FileRef, TOKEN_BYTES_MAX};
 use crate::server::StartError;
 use snowbank_client::{Address, Client, ClientOptions, Error};
 use snowbank_wire::{ErrorCode, Info};
@@ -104,6 +104,13 @@ pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
         return Err(Failure::usage(format_args!(
             "found several lines in the token file {}, allowed: one token, such as the first of the lines that `snowbank token` prints",
             path.display()
+        )));
+    }
+    if !(1..=TOKEN_BYTES_MAX).contains(&token.len()) {
+        return Err(Failure::usage(format_args!(
+            "the token in {} has {} bytes; 1 to {TOKEN_BYTES_MAX} are allowed",
+            path.display(),
+            token.len()
         )));
     }
     Ok(token)

@@ -91,16 +91,17 @@ impl Findings {
     ) {
         let key = row.full_key(source);
         let origin = input.origin(&value.toml.span());
-        let in_file = self.origins.origin_of(row, source);
+        let earlier = self.origins.origin_of(row, source);
         let before = (row.show)(settings, source.unwrap_or(0));
         if let Err(refused) = (row.read)(settings, source.unwrap_or(0), value) {
             self.mistake(origin.clone(), &*key, refused);
         }
         let value = (row.show)(settings, source.unwrap_or(0));
-        if let (Origin::Override(name), Origin::Line(..)) = (&origin, &in_file)
+        if let Origin::Override(name) = &origin
+            && earlier != Origin::Default
             && before != value
         {
-            let line = format!("{in_file}: {key} = {before} is not in force: {name} sets it to {value}");
+            let line = format!("{earlier}: {key} = {before} is not in force: {name} sets it to {value}");
             self.origins.overridden.push(line);
         }
         self.origins.by_key.insert(key, origin);

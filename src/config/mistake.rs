@@ -34,7 +34,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     pub(super) by_key: BTreeMap<String, Origin>,
-    /// A line for each value of the file that an option or a variable overrides.
+    /// A line for each value that an option or a variable overrides.
     pub overridden: Vec<String>,
 }
 

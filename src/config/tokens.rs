@@ -192,7 +192,9 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Returns the hash of a token, or the hash that the line has in place of the token.
 fn hash_of(token: &[u8]) -> Result<TokenHash, WrongLine> {
     if let Some(hex) = hex_of(token) {
-        return parse_hex(hex).ok_or(WrongLine::Hash(hex.len()));
+        let hash = parse_hex(hex).ok_or(WrongLine::Hash(hex.len()))?;
+        // An empty file of a token has this hash, and everybody can send an empty password.
+        return if hash == Tokens::hash(b"") { Err(WrongLine::Size(0)) } else { Ok(hash) };
     }
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(WrongLine::Size(token.len()));
@@ -305,6 +307,7 @@ mod tests {
         }
         let found = wrong_lines(b"sha256:\nsha256:12\nbilling: sha256:zz\n");
         assert_eq!(found, [(1, WrongLine::Hash(0)), (2, WrongLine::Hash(2)), (3, WrongLine::Hash(2))]);
+        assert_eq!(wrong_lines(hashed_line(None, b"").as_bytes()), [(1, WrongLine::Size(0))]);
     }
 
     #[test]

@@ -60,6 +60,15 @@ fn an_override_that_hides_a_value_of_the_file_is_reported() {
 }
 
 #[test]
+fn an_inherited_socket_that_hides_an_option_is_reported() {
+    let mut overrides = given(&[("listen", &["127.0.0.1:7661"], "--listen")]);
+    overrides.listen_at(&[(Purpose::Clients(Protocol::Native), "127.0.0.1:7660".parse().unwrap())]);
+    let settings = load(None, &overrides, CORES, NOW).unwrap();
+    let hidden = &settings.origins.overridden;
+    assert!(hidden.len() == 1 && hidden[0].starts_with("--listen: listen = "), "{hidden:?}");
+}
+
+#[test]
 fn mistakes_of_overrides_come_after_those_of_the_file() {
     let overrides = given(&[
         ("worker_ids", &["some"], "--worker-id"),
