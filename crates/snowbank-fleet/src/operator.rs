@@ -103,6 +103,18 @@ fn first_numbering(layout: &Layout) -> Numbering {
     Numbering::new(layout.clone(), WorkerSet::single(0)).expect("every layout has the worker ID 0")
 }
 
+/// Returns the refusal of a marker that cannot be used.
+fn bad_marker(key: &str, error: &KeyError) -> FleetError {
+    let way_out = match error {
+        KeyError::Garbage(_) => {
+            "; if it cannot be put right, stop all daemons of the fleet, delete its keys, and go on as after lost data \
+             (docs/fleet.md)"
+        }
+        _ => "",
+    };
+    FleetError::Refused(format!("key {key}: {error}{way_out}"))
+}
+
 /// An operator's access to a fleet.
 pub struct Operator<'c> {
     /// The coordinator.
@@ -115,8 +127,7 @@ impl Operator<'_> {
     fn marker(&mut self) -> Result<(Marker, String), FleetError> {
         let (key, found) = self.read_marker_text()?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
-        let marker = marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))?;
-        marker.ok_or_else(|| FleetError::no_marker(&key))
+        marker.map_err(|error| bad_marker(&key, &error))?.ok_or_else(|| FleetError::no_marker(&key))
     }
 
     fn read_marker_text(&mut self) -> Result<(String, Option<String>), FleetError> {
@@ -129,7 +140,7 @@ impl Operator<'_> {
     fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
         let (key, found) = self.read_marker_text()?;
         let marker = found.map(|text| Ok((key::parse_to_replace(&text)?, text))).transpose();
-        marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
+        marker.map_err(|error| bad_marker(&key, &error))
     }
 
     /// Checks what a start checks before it takes a number: that the endpoints lead to one cluster,

@@ -1,7 +1,7 @@
 //! The command that writes a fleet's marker: its ID spaces and its floor.
 
 use super::Operator;
-use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths};
+use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths, parse_to_replace};
 use crate::member::{instant_of, other_limits};
 use crate::{FleetError, FleetLimits, Swap, Swapped, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -148,7 +148,7 @@ impl Operator<'_> {
         preparing: Preparing,
         new_identity: fn() -> String,
     ) -> Result<(), FleetError> {
-        let mut original = marker.clone();
+        let mut original = as_read(before.as_deref(), marker);
         let Preparing { limits, now, .. } = preparing;
         self.highest_unless_held(marker, layouts, preparing)?;
         (marker.identity, marker.limits) = (new_identity(), limits);
@@ -225,7 +225,7 @@ impl Operator<'_> {
         rivals: &[Rivals<'_>],
         new_identity: fn() -> String,
     ) -> Result<(Vec<String>, Vec<UnixMicros>), FleetError> {
-        let mut original = marker.clone();
+        let mut original = as_read(before.as_deref(), marker);
         let floors = self.floors_unless_held(marker, rivals)?;
         let mut replaced = Vec::new();
         for Rivals { indices, .. } in rivals {
@@ -322,6 +322,12 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
         let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
         UnixMicros(start.0.saturating_add(tick_us))
     })
+}
+
+/// Returns the marker as it was read, without what this command has changed in it so far.
+fn as_read(before: Option<&str>, marker: &Marker) -> Marker {
+    let read = before.and_then(|text| parse_to_replace::<Marker>(text).ok());
+    read.unwrap_or_else(|| marker.clone())
 }
 
 fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {
