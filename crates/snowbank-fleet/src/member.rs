@@ -411,17 +411,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         clocks: Clocks,
         is_current: &dyn Fn() -> bool,
     ) -> Result<(), FleetError> {
-        let clocks = self.set_clocks(clocks);
+        self.set_clocks(clocks);
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
         self.idle.extend(rests.iter().map(|rest| rest.source));
-        let mut writes = Vec::with_capacity(bounds.len());
+        let (mut writes, mut befores) = (Vec::with_capacity(bounds.len()), Vec::with_capacity(bounds.len()));
         for bound in bounds {
             let Some(at) = self.place_of(bound.source) else { continue };
-            let has_passed = self.passed(at, clocks).is_some();
+            let before = self.sources[at].lowest_acknowledged();
+            self.unsettle_if_passed(at, before);
             let held = &mut self.sources[at];
-            // Another daemon may have had these numbers, and a restore may have lost that.
-            held.is_unsettled |= has_passed;
             held.covered = 0;
             let id_bound = bound.id_bound.max(held.floor);
             for (_, holding) in &mut held.numbers {
@@ -430,12 +429,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.renew_write(at);
             self.sources[at].released_by = Some(self.sources[at].trying().to_owned());
             writes.push(Write { at, id_bound });
+            befores.push(before);
         }
         let noted = self.note_writes(&writes);
         let released =
             noted.and_then(|()| writes.iter().try_for_each(|&write| self.write(write, Some(is_current))));
+        // The notes or the answer may have taken long, or the machine slept. Then the notes must forget
+        // the release, whether or not it was done.
+        let mut forgotten = Ok(());
+        for (&Write { at, .. }, before) in writes.iter().zip(befores) {
+            let was_unsettled = self.sources[at].is_unsettled;
+            self.unsettle_if_passed(at, before);
+            if !was_unsettled && self.sources[at].is_unsettled {
+                self.store_note(at);
+                forgotten = forgotten.and(self.await_notes());
+            }
+        }
         let given = self.give_back_ranges(rests, is_current);
-        released.and(given)
+        released.and(forgotten).and(given)
     }
 
     /// Reads the keys of a source that this process has not read yet.

@@ -514,6 +514,29 @@ fn a_stop_and_a_loss_are_seen_in_the_pause_of_a_raise() {
     assert!(is_lost(&lost.settle(&mut pause, now).map(drop)));
 }
 
+/// The clock passes the bound while the release is under way. Another daemon may take the number then,
+/// and the coordinator may lose that before it does the release.
+#[test]
+fn a_bound_that_passes_during_its_release_is_paused_for() {
+    for is_ahead in [true, false] {
+        let world = world(Pace { answer: Duration::from_millis(10), sync: Duration::ZERO });
+        let mut daemon = member(&world, Notes::default());
+        let mut taken = [daemon.take(want(WALL, false), &five()).ok()];
+        settle(&mut daemon, &mut taken, clocks(WALL)).unwrap();
+        let covered = taken[0].as_ref().unwrap().covered;
+        let until = rules::instant_of(&numbering(), covered);
+        let before = clock::micros(2 * MAX_AHEAD) + if is_ahead { 1_000_000 } else { 1_000 };
+        let boot = BootMicros(0).after(world.0.lock().unwrap().now);
+        let wall = UnixMicros(until.0 - before);
+        let now = Clocks { boot, ..clocks(wall) };
+        let id_bound = numbering().id_bound(numbering().first_of(numbering().tick_at(wall)));
+        assert_eq!(daemon.give_back(&[Bound { source: 0, id_bound }], &[], now, &|| true), Ok(()));
+        let want = Want { clocks: now, ..want(WALL, true) };
+        let again = member(&world, daemon.notes().clone()).take(want, &five());
+        assert_eq!(again.map(|taken| taken.is_new), Ok(!is_ahead));
+    }
+}
+
 #[test]
 fn a_start_compares_its_keys_again_after_its_pause() {
     for pace in paces() {
