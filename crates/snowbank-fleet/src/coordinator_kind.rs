@@ -1,4 +1,4 @@
-//! The kinds of coordinators, one row each.
+//! The kinds of coordinators.
 
 /// A kind of coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,37 +9,32 @@ pub enum CoordinatorKind {
     ZooKeeper,
 }
 
-/// The facts of a kind.
-struct Facts {
-    name: &'static str,
-    port: u16,
-    schemes: [&'static str; 2],
-}
-
 impl CoordinatorKind {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::Etcd, Self::ZooKeeper];
 
-    const fn facts(self) -> Facts {
-        match self {
-            Self::Etcd => Facts { name: "etcd", port: 2379, schemes: ["http", "https"] },
-            Self::ZooKeeper => Facts { name: "zookeeper", port: 2181, schemes: ["zookeeper", "zookeepers"] },
-        }
-    }
-
     /// Returns the kind's name in a configuration.
     pub fn name(self) -> &'static str {
-        self.facts().name
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "zookeeper",
+        }
     }
 
     /// Returns the default port of the kind's endpoints.
     pub(super) fn port(self) -> u16 {
-        self.facts().port
+        match self {
+            Self::Etcd => 2379,
+            Self::ZooKeeper => 2181,
+        }
     }
 
     /// Returns the schemes of the kind's endpoints: the scheme without TLS, and the scheme with TLS.
     pub(super) fn schemes(self) -> [&'static str; 2] {
-        self.facts().schemes
+        match self {
+            Self::Etcd => ["http", "https"],
+            Self::ZooKeeper => ["zookeeper", "zookeepers"],
+        }
     }
 
     /// Returns the names of all kinds, for people.

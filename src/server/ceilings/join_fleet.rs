@@ -68,7 +68,7 @@ const TRIES_MAX: usize = 100;
 pub(crate) struct Joining<'a> {
     pub(crate) fleet: &'a Asks<Job>,
     /// Locks worker IDs on this machine.
-    pub(crate) lock: &'a Lock<'a>,
+    pub(crate) lock: &'a dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
     /// The sources by index: those with a layout, and shared counters.
     pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
     /// How many indices the daemon's sources have had.
@@ -97,9 +97,6 @@ pub(crate) struct Joined {
     /// Lines for the operator, which are logged once the sources have started.
     pub(crate) notes: Vec<Note>,
 }
-
-/// Locks the worker IDs of a numbering.
-type Lock<'a> = dyn Fn(&Numbering) -> Result<WorkerLocks, StateError> + 'a;
 
 impl Joining<'_> {
     /// Takes the worker IDs of each source, and a first range for each shared counter. A source is
