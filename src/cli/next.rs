@@ -108,7 +108,7 @@ pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     if !(1..=TOKEN_BYTES_MAX).contains(&token.len()) {
         return Err(Failure::usage(format_args!(
-            "the token in {} has {} bytes; 1 to {TOKEN_BYTES_MAX} are allowed",
+            "{}: the token has {} bytes; 1 to {TOKEN_BYTES_MAX} are allowed",
             path.display(),
             token.len()
         )));

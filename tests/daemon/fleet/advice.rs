@@ -13,6 +13,7 @@ use snowbank_testkit::skip;
 use super::*;
 use crate::support::coordinators::ZooKeeper;
 use crate::support::ids::unix_ms;
+use snowbank_id::layout::UnixMicros;
 
 /// The IDs that were handed out in a test.
 #[derive(Default)]
@@ -179,9 +180,17 @@ fn bounds_that_are_too_far_ahead_are_lowered() {
 
         let newcomer = Machine::new();
         let other = toml.replace("worker_ids = 5", "worker_ids = 6");
-        let far = (unix_ms() + 80_000_000).to_string();
-        fleet_says(&toml, &["init", "--above", &far], 0, &["starts above"]);
-        fleet_says(&toml, &["init", "--above", &(unix_ms() + 2_000).to_string(), "--lower"], 0, &[]);
+        let instant_in = |ms| UnixMicros::from_unix_ms((unix_ms() + ms) as i64).rfc3339(3);
+        fleet_says(&toml, &["init", "--above", &instant_in(80_000_000)], 0, &["starts above"]);
+        fleet_says(&toml, &["init", "--above", &instant_in(2_000), "--lower"], 0, &[]);
+        // A number is an ID, and one of years ago is no floor.
+        let as_id = (unix_ms() + 2_000).to_string();
+        fleet_says(
+            &toml,
+            &["init", "--above", &as_id, "--lower"],
+            2,
+            &["as an ID was made 2010", "RFC 3339"],
+        );
         for (machine, toml) in [(&newcomer, &other), (&machine, &toml)] {
             let daemon = machine.start(toml);
             seen.draw(&daemon);
