@@ -26,8 +26,8 @@ use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 
 const HELP: &str = "\
 Reads an instant a line from standard input, sorted: RFC 3339 or Unix milliseconds. Prints an ID for each, in the same order, \
-as if a daemon had made it at that instant. Reserve the worker ID for this: no daemon, on any machine, may ever use it with \
-this layout.
+as if a daemon had made it at that instant. Reserve the worker ID for this: no daemon, on any machine, may ever use it in \
+any layout for the same table.
 
 The state directory keeps how far the IDs have come. Another run goes on with later instants; an earlier one is refused. \
 Instants of one tick share its IDs; if it has too few, the next IDs are of the ticks behind it, by 10 s or four ticks at most.
@@ -336,7 +336,13 @@ impl Backfill {
             if let Some(position) = self.source.claim(&window, 1, &mut self.rng) {
                 return Ok((position, wanted));
             }
-            reading = numbering.start_of(Tick(numbering.tick_at(reading).0 + 1));
+            let next = numbering.start_of(Tick(numbering.tick_at(reading).0 + 1));
+            if next <= reading {
+                return Err(refuse(
+                    "at the layout's end, allowed: an instant before, because no ID is left".into(),
+                ));
+            }
+            reading = next;
         }
     }
 
@@ -346,7 +352,7 @@ impl Backfill {
         let lost = |error: snowbank_core::grant::TakenOver| Failure::no(error.0);
         self.store.still_ours().map_err(lost)?;
         // The clock of a back-fill is its input: it has no boot clock beside it.
-        self.store.record_id_time(instant.0);
+        self.store.record_id_time(Some(instant.0));
         self.store.raise(&[(0, ceiling)], 0)?;
         self.mark(ceiling)?;
         self.store.still_ours().map_err(lost)?;
@@ -388,9 +394,7 @@ impl Backfill {
         let (printed, instant) = self.printed;
         let id_bound = self.source.numbering().id_bound(printed);
         self.mark(printed)?;
-        if let Some(instant) = instant {
-            self.store.record_id_time(instant.0);
-        }
+        self.store.record_id_time(instant.map(|instant| instant.0));
         let left = Left { source: 0, id_bound, is_untouched: false };
         Ok(self.store.trim(&[left], 0)?)
     }

@@ -55,13 +55,17 @@ fn is_http(bytes: &[u8], listener: Protocol) -> bool {
     }
 }
 
+fn is_version(word: &[u8]) -> bool {
+    word.strip_prefix(b"HTTP/").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
+}
+
 /// Returns true if a line begins the head of a request, whatever its method, or is one of the words
 /// by which Redis also knows HTTP. A page of a browser could otherwise send commands in a body.
 pub(super) fn is_line_of_head(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     let first = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let last = line.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
-    [&b"post"[..], b"host:"].iter().any(|word| first.eq_ignore_ascii_case(word)) || last.starts_with(b"HTTP/")
+    [&b"post"[..], b"host:"].iter().any(|word| first.eq_ignore_ascii_case(word)) || is_version(last)
 }
 
 /// The most bytes of one ID in a body. With a dictionary of two characters, it has 63 digits, each

@@ -125,7 +125,7 @@ impl DiskStore {
         self.record_unknown(&unknown);
         // The bound that was recorded for the sources that run holds until their next write.
         let running = self.sources.values().filter_map(|record| record.id_minus_boot_us).max();
-        self.record_id_time(running.map_or(id_minus_boot_us, |running| running.max(id_minus_boot_us)));
+        self.record_id_time(running.max(Some(id_minus_boot_us)));
         let begun = self.raise(&ceilings, wall_minus_boot_us).and_then(|()| self.await_names());
         if begun.is_err() {
             (self.sources, self.retired, self.let_go) = before;
@@ -214,10 +214,11 @@ impl DiskStore {
     }
 
     /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Every later write
-    /// records the bound that was set last. A recorded bound must hold until the next write.
-    pub fn record_id_time(&mut self, id_minus_boot_us: i64) {
+    /// records the bound that was set last. A recorded bound must hold until the next write. `None`:
+    /// none is known.
+    pub fn record_id_time(&mut self, id_minus_boot_us: Option<i64>) {
         for source in self.sources.values_mut() {
-            source.id_minus_boot_us = Some(id_minus_boot_us);
+            source.id_minus_boot_us = id_minus_boot_us;
         }
     }
 

@@ -287,7 +287,7 @@ impl Joining<'_> {
         let allowed = self.allowed(index, &joined.answers.taken);
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
-        let own = match source.own_workers() {
+        let mut own = match source.own_workers() {
             Some(own) => Some(own.clone()),
             None => {
                 let had = self.ask_for(index, Proof::None, |member, want| member.own(want))?;
@@ -310,7 +310,7 @@ impl Joining<'_> {
                 let taken = self.ask_for(index, proof, move |member, want| member.take(want, &own))?;
                 taken.map_err(StartError::from)
             }
-            (None, None, None) => self.pick(index, proof, own.as_ref(), allowed, &mut locks),
+            (None, None, None) => self.pick(index, proof, &mut own, allowed, &mut locks),
         };
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
@@ -330,29 +330,29 @@ impl Joining<'_> {
     }
 
     /// Takes free worker IDs that this machine allows, and locks them before it takes them. `locks` has
-    /// those of `own`, the worker IDs that the source had.
+    /// those of `own`, the worker IDs that the source had. Lets both go before it locks others.
     fn pick(
         &self,
         index: usize,
         proof: Proof,
-        own: Option<&WorkerSet>,
+        own: &mut Option<WorkerSet>,
         allowed: impl Fn(u64) -> bool + Clone + Send + 'static,
         locks: &mut Option<WorkerLocks>,
     ) -> Result<Taken, StartError> {
         let source = &*self.sources[&index];
         let count = source.picks();
-        let (mut own, mut proof) = (own, proof);
+        let mut proof = proof;
         let mut busy: HashSet<u64> = HashSet::new();
         let mut tried = 0;
         while tried < TRIES_MAX {
-            let (had, allowed, not) = (own.cloned(), allowed.clone(), busy.clone());
+            let (had, allowed, not) = (own.clone(), allowed.clone(), busy.clone());
             let free = self.ask_for(index, proof, move |member, want| {
                 member.find_free(want, count, had.as_ref(), |id| allowed(id) && !not.contains(&id), tried)
             })??;
-            if own.is_some_and(|own| own != free.worker_ids()) {
+            if own.as_ref().is_some_and(|own| own != free.worker_ids()) {
                 // Without its lock, a worker ID is not the source's own any more: another daemon of
                 // this machine may use it from now on.
-                (own, proof, *locks) = (None, Proof::None, None);
+                (*own, proof, *locks) = (None, Proof::None, None);
                 continue;
             }
             tried += 1;

@@ -119,7 +119,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
 /// It is possible that the ceilings are not durable.
 pub(crate) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.record_unknown(&write.restored);
-    store.record_id_time(write.id_minus_boot_us);
+    store.record_id_time(Some(write.id_minus_boot_us));
     store.raise(&write.ceilings, write.wall_minus_boot_us)
 }
 

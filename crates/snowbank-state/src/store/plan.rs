@@ -200,7 +200,9 @@ pub fn unique_from(records: &[Record], claimant: &Claimant<'_>) -> Result<u64, S
     check_not_moved(records, claimant)?;
     let lacks_records = lacks_records(records, claimant);
     let bounds = records.iter().filter_map(|record| {
-        let repeats = !record.forgotten && may_repeat(record, claimant);
+        // Of forgotten records that run beside the claimant, `bound_of_ids` knows more.
+        let is_known = record.forgotten && record.numbering.runs_beside(claimant.numbering);
+        let repeats = !is_known && may_repeat(record, claimant);
         bound_of_ids(record, claimant, lacks_records).max(repeats.then_some(record.id_bound))
     });
     Ok(bounds.max().unwrap_or(0))

@@ -89,7 +89,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
         (Position(4_096), between),
         "the stop kept the bound of another worker ID"
     );
-    store.record_id_time(12);
+    store.record_id_time(Some(12));
     store.record_unknown(&[0]);
     store.raise(&[(0, Position(8_000))], 11).unwrap();
     let stored = read(directory.path()).unwrap();
