@@ -28,7 +28,7 @@ async function text() {
 
 async function binary() {
   const client = memjs.Client.create(`127.0.0.1:${port}`, { retries: 0, timeout: 10 });
-  assert.equal(await client.set('fast', 'get fast', {}), false);
+  await assert.rejects(client.set('fast', 'get fast', {}));
   isOf('fast', (await client.get('fast')).value.toString());
   assert.equal(await client.delete('fast'), false);
   isOf('slow', (await client.get('slow')).value.toString());
