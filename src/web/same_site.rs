@@ -104,9 +104,9 @@ impl<'h> SiteHeaders<'h> {
 /// an address.
 pub(crate) fn in_line(value: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
-    let host_at = value.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
-    let shown = value[host_at..].iter().take(SHOWN_BYTES_MAX).copied().collect::<Vec<_>>();
-    format!("{}{}", if host_at > 0 { "…@" } else { "" }, shown.escape_ascii())
+    let host = value.rsplit(|&byte| byte == b'@').next().unwrap_or_default();
+    let user = if host.len() < value.len() { "…@" } else { "" };
+    format!("{user}{}", host[..host.len().min(SHOWN_BYTES_MAX)].escape_ascii())
 }
 
 /// The name in a Host header, without its port.

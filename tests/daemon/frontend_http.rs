@@ -464,6 +464,10 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
     );
     let range = client.get("/v1/range?from=2026-01-01&to=2026-01-02", "").body;
     assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
+    // A `+` in a query means a blank, and people seldom write %2B.
+    let zones = client.get("/v1/range?from=2026-01-01T02:00:00+02:00&to=2026-01-02T02:00:00%2B02:00", "");
+    assert_eq!(zones.body, range);
+    assert_eq!(client.get("/v1/ids?partial=True", "").code, 200);
     let objectid = client.get("/v1/ids?format=objectid", "accept: text/plain\r\n").body;
     assert_eq!(objectid.trim().len(), 24, "{objectid}");
     // Some formats have characters that a client must percent-encode in a path.

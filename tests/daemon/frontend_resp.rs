@@ -467,6 +467,8 @@ fn requests_behind_a_wrong_token_are_refused_one_by_one() {
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     let none = "-NOAUTH Authentication required.\r\n";
     let mut client = Client::of(&daemon);
+    // What stands behind a misspelt AUTH may be a token, and is not repeated.
+    client.asks("AUHT secret\r\n", "-ERR unknown command 'AUHT', with args beginning with: \r\n");
     client.asks("HELLO 3 AUTH default wrong\r\n", wrong);
     client.asks("AUTH wrong\r\n", wrong);
     client.asks("AUTH secret\r\n", wrong);

@@ -334,14 +334,13 @@ impl Joining<'_> {
     fn pick(
         &self,
         index: usize,
-        proof: Proof,
+        mut proof: Proof,
         own: &mut Option<WorkerSet>,
         allowed: impl Fn(u64) -> bool + Clone + Send + 'static,
         locks: &mut Option<WorkerLocks>,
     ) -> Result<Taken, StartError> {
         let source = &*self.sources[&index];
         let count = source.picks();
-        let mut proof = proof;
         let mut busy: HashSet<u64> = HashSet::new();
         let mut tried = 0;
         while tried < TRIES_MAX {
@@ -540,12 +539,34 @@ mod tests {
     use snowbank_state::store::{self, Record, StateDir};
     use snowbank_state::{HostIdentity, Owner, lock_workers_at_once};
 
+    const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+
+    /// Starts one source.
+    fn join(
+        source: &Arc<SourceSettings>,
+        found: Found,
+        fleet: &Asks<Job>,
+        lock: &dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
+    ) -> Joined {
+        let joining = Joining {
+            fleet,
+            lock,
+            sources: BTreeMap::from([(0, Arc::clone(source))]),
+            indices: 1,
+            in_use: Vec::new(),
+            found: Arc::new(found),
+            life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
+            is_stopping: &AtomicBool::new(false),
+            wall: BEGAN.wall,
+        };
+        joining.join().unwrap()
+    }
+
     #[test]
     fn a_lock_directory_that_hangs_delays_no_job() {
-        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
-        let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
+        let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, BEGAN.wall).unwrap();
         let (found, _) = Found::open(None, false, HostIdentity::default(), None).unwrap();
-        let clocks = Clocks::at(began.wall, began);
+        let clocks = Clocks::at(BEGAN.wall, BEGAN);
         let fleet = start_in_fleet(&settings.sources[0].layout, settings.fleet_limits(), clocks);
         let asks = fleet.asks();
         let (hangs, is_hanging) = mpsc::channel();
@@ -555,34 +576,21 @@ mod tests {
             let _ = (hangs.send(()), until.lock().unwrap().recv());
             Err(StateError::storage(String::from("it hangs no longer")))
         };
-        let starting = thread::spawn(move || {
-            let joining = Joining {
-                fleet: &asks,
-                lock: &lock,
-                sources: BTreeMap::from([(0, Arc::new(settings.sources[0].clone()))]),
-                indices: 1,
-                in_use: Vec::new(),
-                found: Arc::new(found),
-                life: Life { began, restores: 0, reported: Arc::default() },
-                is_stopping: &AtomicBool::new(false),
-                wall: began.wall,
-            };
-            joining.join().map(|joined| joined.refused.len())
-        });
+        let source = Arc::new(settings.sources[0].clone());
+        let starting = thread::spawn(move || join(&source, found, &asks, &lock).refused.len());
         is_hanging.recv().unwrap();
         assert_eq!(fleet.asks().question(Duration::from_secs(60), |_| ()), Ok(()));
         drop(end);
-        assert_eq!(starting.join().unwrap(), Ok(1));
+        assert_eq!(starting.join().unwrap(), 1);
     }
 
     #[test]
     fn a_source_whose_own_worker_id_is_taken_locks_what_it_picks() {
-        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
-        let clocks = Clocks::at(began.wall, began);
+        let clocks = Clocks::at(BEGAN.wall, BEGAN);
         let file = "layout = \"twitter\"\nworker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n\
                     [fleet]\ncoordinator = \"etcd\"\nendpoints = \"http://127.0.0.1:2379\"";
         let file = Some((Path::new("f.toml"), file));
-        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, began.wall).unwrap();
+        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, BEGAN.wall).unwrap();
         let source = Arc::new(settings.sources[0].clone());
         let numbering = |id| source.numbering_with(&WorkerSet::single(id)).unwrap();
         // The state had worker ID 0, which another daemon has by now.
@@ -603,18 +611,7 @@ mod tests {
             }
             lock_workers_at_once(&locks, of)
         };
-        let joining = Joining {
-            fleet: &asks,
-            lock: &lock,
-            sources: BTreeMap::from([(0, Arc::clone(&source))]),
-            indices: 1,
-            in_use: Vec::new(),
-            found: Arc::new(found),
-            life: Life { began, restores: 0, reported: Arc::default() },
-            is_stopping: &AtomicBool::new(false),
-            wall: began.wall,
-        };
-        let joined = joining.join().unwrap();
+        let joined = join(&source, found, &asks, &lock);
         assert!(joined.refused.is_empty(), "{:?}", joined.refused);
         let taken = joined.answers.taken(0).unwrap();
         assert_eq!(taken.worker_ids, WorkerSet::single(0));
