@@ -125,13 +125,18 @@ impl Clocks {
     }
 }
 
-/// Asks, for a release, whether the machine was not restored from a snapshot meanwhile. `None`: a
-/// write that is no release.
-type Release<'a> = Option<&'a dyn Fn() -> bool>;
+/// What a write needs to know if it is a release.
+#[derive(Clone, Copy)]
+struct Release<'a> {
+    /// The bound that the coordinator had acknowledged before.
+    before: u64,
+    /// Asks whether the machine was not restored from a snapshot meanwhile.
+    is_current: &'a dyn Fn() -> bool,
+}
 
 /// Checks, right before a release, that no other copy of this process can have the numbers.
-fn check_current(release: Release<'_>) -> Result<(), NoAnswer> {
-    if release.is_none_or(|is_current| is_current()) {
+fn check_current(is_current: &dyn Fn() -> bool) -> Result<(), NoAnswer> {
+    if is_current() {
         return Ok(());
     }
     Err(NoAnswer::passing(
@@ -415,7 +420,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Another daemon may have a number as soon as it is given back, which is no loss.
         self.idle.extend(bounds.iter().map(|bound| bound.source));
         self.idle.extend(rests.iter().map(|rest| rest.source));
-        let (mut writes, mut befores) = (Vec::with_capacity(bounds.len()), Vec::with_capacity(bounds.len()));
+        let (mut writes, mut releases) = (Vec::with_capacity(bounds.len()), Vec::with_capacity(bounds.len()));
         for bound in bounds {
             let Some(at) = self.place_of(bound.source) else { continue };
             let before = self.sources[at].lowest_acknowledged();
@@ -429,24 +434,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.renew_write(at);
             self.sources[at].released_by = Some(self.sources[at].trying().to_owned());
             writes.push(Write { at, id_bound });
-            befores.push(before);
+            releases.push(Release { before, is_current });
         }
         let noted = self.note_writes(&writes);
+        let mut both = writes.iter().zip(releases);
         let released =
-            noted.and_then(|()| writes.iter().try_for_each(|&write| self.write(write, Some(is_current))));
-        // The notes or the answer may have taken long, or the machine slept. Then the notes must forget
-        // the release, whether or not it was done.
-        let mut forgotten = Ok(());
-        for (&Write { at, .. }, before) in writes.iter().zip(befores) {
-            let was_unsettled = self.sources[at].is_unsettled;
-            self.unsettle_if_passed(at, before);
-            if !was_unsettled && self.sources[at].is_unsettled {
-                self.store_note(at);
-                forgotten = forgotten.and(self.await_notes());
-            }
-        }
+            noted.and_then(|()| both.try_for_each(|(&write, release)| self.write(write, Some(release))));
+        // Without this note, the next start pauses.
+        let released = released.and_then(|()| self.await_notes());
         let given = self.give_back_ranges(rests, is_current);
-        released.and(forgotten).and(given)
+        released.and(given)
     }
 
     /// Reads the keys of a source that this process has not read yet.
@@ -549,11 +546,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.await_notes()
     }
 
-    /// Writes a bound to all keys of a source, whose next write is noted. `Some` is a release, with
-    /// the question that [`give_back`](Member::give_back) explains.
-    fn write(&mut self, write: Write, release: Release<'_>) -> Result<(), FleetError> {
+    /// Writes a bound to all keys of a source, whose next write is noted. `Some` is a release:
+    /// [`give_back`](Member::give_back).
+    fn write(&mut self, write: Write, release: Option<Release<'_>>) -> Result<(), FleetError> {
         self.read_unread(write.at)?;
         let id_bound = self.write_keys(write, release)?;
+        if let Some(release) = release {
+            // The notes or the answer may have taken long, or the machine slept.
+            self.unsettle_if_passed(write.at, release.before);
+        }
         let held = &mut self.sources[write.at];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if release.is_some() { 0 } else { id_bound };
@@ -566,7 +567,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Writes a bound to the keys of a source by one swap. Returns the bound that the keys then have.
     /// If a key has a higher bound, writes that higher bound to all of them, unless this is a
     /// release.
-    fn write_keys(&mut self, write: Write, release: Release<'_>) -> Result<u64, FleetError> {
+    fn write_keys(&mut self, write: Write, release: Option<Release<'_>>) -> Result<u64, FleetError> {
         let Write { at: source, mut id_bound } = write;
         let is_release = release.is_some();
         let held = &self.sources[source];
@@ -588,7 +589,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
-            check_current(release)?;
+            release.map_or(Ok(()), |release| check_current(release.is_current))?;
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
                     if !is_release {

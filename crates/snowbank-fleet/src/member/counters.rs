@@ -126,7 +126,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let swap = Swap::write(held.key.clone(), Some(expected), text);
             // If another daemon took a range since, its write stays.
             let swapped =
-                check_current(Some(is_current)).and_then(|()| self.coordinator.as_mut().swap(&[swap]));
+                check_current(is_current).and_then(|()| self.coordinator.as_mut().swap(&[swap]));
             given = given.and(swapped.map(drop).map_err(FleetError::NoAnswer));
         }
         given

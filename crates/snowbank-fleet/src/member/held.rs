@@ -117,17 +117,18 @@ impl Held {
 
     /// Returns the source's note, in the fleet of this name and with these limits.
     ///
-    /// If the source is given back before its pause is over, or when its bound has passed, the note
-    /// leaves the release out: another daemon may have the numbers, so the next start must not take the
-    /// release for its own and go on without a pause. If the release was not done, the next start
-    /// recognises the write before it, and pauses.
+    /// A release stands in the note only once the coordinator has acknowledged it, and not if the source
+    /// was still in its pause or its bound had passed by then. Otherwise another daemon may have had the
+    /// numbers before the release was done, so the next start must not take the release for its own and
+    /// go on without a pause. If the release was not done, the next start recognises the write before
+    /// it, and pauses.
     pub(super) fn note(&self, fleet: &str, limits: FleetLimits) -> Note {
         assert!(
             self.covered <= self.acknowledged,
             "nothing is granted above what the coordinator acknowledged"
         );
         let mut writes = self.each_once(Holding::writes);
-        if self.is_unsettled {
+        if self.is_unsettled || self.trying.is_some() {
             writes.retain(|write| self.released_by.as_ref() != Some(write));
         }
         Note {

@@ -394,6 +394,11 @@ fn ahead_after_starts(is_proven: bool) -> Duration {
     furthest
 }
 
+/// Returns the bound of all IDs until now.
+fn keepers(wall: UnixMicros) -> u64 {
+    numbering().id_bound(numbering().first_of(numbering().tick_at(wall)))
+}
+
 /// One message must have room for all keys of a daemon, or its polls take longer than a pause.
 #[test]
 fn a_daemon_has_no_more_worker_ids_than_one_message_reads() {

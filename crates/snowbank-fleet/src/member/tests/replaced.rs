@@ -345,11 +345,6 @@ fn a_marker_without_limits_is_refused_until_init_mends_it() {
     assert!(member(&store, Notes::default()).take(want(WALL, false), &five()).is_ok());
 }
 
-/// Returns the bound of all IDs until now.
-fn keepers(wall: UnixMicros) -> u64 {
-    numbering().id_bound(numbering().first_of(numbering().tick_at(wall)))
-}
-
 /// The daemon writes its key between the command's first look at the keys and its first write.
 #[test]
 fn a_daemon_that_starts_during_a_change_of_limits_undoes_it() {
