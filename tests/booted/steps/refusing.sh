@@ -6,7 +6,7 @@
 expect_line() {
     read_journal
     # The last lines of a running daemon that is stopped are no refusal.
-    sed -i '/: stopping: /d' "$work/news"
+    sed -i '/: stopping: /d; /: stopped$/d' "$work/news"
     daemon_lines | sed 's/^/journal: /'
     [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "expected one line"
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
