@@ -138,8 +138,8 @@ impl StateError {
 /// positions were granted ([`Record::order_ceiling`]).
 ///
 /// What `snowbank state forget` drops stays as one bound: the highest of the dropped records of all
-/// layouts that can make the same IDs. A claimant that lacks a record of one of its worker IDs
-/// starts at this bound or above, because that worker ID may be one of those.
+/// layouts that can make the same IDs. A claimant of another layout, or that lacks a record of one of
+/// its worker IDs, starts at this bound or above, because that worker ID may be one of those.
 ///
 /// When a fleet assigns new worker IDs to a source, the source's old worker IDs belong to the fleet
 /// again. The record of the old worker IDs is dropped once another record of the source is above
@@ -286,11 +286,14 @@ impl Binding {
 
 /// Returns the bound that a record sets to keep the claimant's IDs unique; `None` if the record
 /// binds their order at most. Records of dropped worker IDs bind each claimant outside of a fleet
-/// that lacks a record of a worker ID. In a fleet, the keys of worker IDs have their bounds.
+/// that lacks a record of a worker ID. A record knows nothing of what another layout dropped. In a
+/// fleet, the keys of worker IDs have their bounds.
 fn bound_of_ids(record: &Record, claimant: &Claimant<'_>, lacks_records: bool) -> Option<u64> {
     let has_left = record.name == claimant.name && !record.forgotten;
-    let may_be_dropped =
-        !claimant.in_fleet && (lacks_records || has_left) && record.numbering.runs_beside(claimant.numbering);
+    let is_of_another_layout = !record.numbering.is_of_space(claimant.numbering);
+    let may_be_dropped = !claimant.in_fleet
+        && (lacks_records || has_left || is_of_another_layout)
+        && record.numbering.runs_beside(claimant.numbering);
     let dropped = record.bound_of_dropped().filter(|_| may_be_dropped);
     dropped.max(shares_ids(record, claimant).then_some(record.id_bound))
 }

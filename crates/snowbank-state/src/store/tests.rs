@@ -462,8 +462,14 @@ fn a_forgotten_worker_id_starts_above_what_another_layout_forgot() {
     assert_eq!(forget(&mut records, WALL).len(), 3);
     assert_eq!(records.len(), 2, "one bound for each ID space");
     let before = UnixMicros(WALL.0 - 15_000_000);
-    let start = plan(&records, &[claimant("new", &same)], before).unwrap().starts[0];
-    assert_eq!(start.map(|start| start.id_bound), Some(dropped));
+    let start = |records: &[Record]| {
+        let start = plan(records, &[claimant("new", &same)], before).unwrap().starts[0];
+        start.map(|start| start.id_bound)
+    };
+    assert_eq!(start(&records), Some(dropped));
+    // A record of this layout says nothing about the other one.
+    records.push(record("new", "twitter", "5", -40_000));
+    assert_eq!(start(&records), Some(dropped));
 }
 
 /// The disk was late, so a start was given up, and another one under the same index failed.
