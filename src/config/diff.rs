@@ -110,9 +110,33 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
         let Some(before) = *before else { continue };
         rows().filter(|row| row.is_of_source()).for_each(|row| compare(row, before, Some(index)));
     }
+    refused.extend(other_max_ahead(running, wanted));
     changed.extend(changed_identities(running, wanted));
     changed.extend(added_and_removed(running, wanted, &continues));
     Mistakes::new(refused).map_or(Ok(Difference { changed, continues }), Err)
+}
+
+/// Returns a refusal if sources come or go so that the daemon of a fleet has another `max_ahead` than
+/// its fleet. A floor is raised by the fleet's, and the next start would be refused.
+fn other_max_ahead(running: &Settings, wanted: &Settings) -> Option<Mistake> {
+    let longest = |settings: &Settings| {
+        let of_layouts = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
+        of_layouts.map(|(index, source)| (source.max_ahead, index)).max_by_key(|(longest, _)| *longest)
+    };
+    wanted.fleet.coordinator?;
+    let (to, index) = longest(wanted)?;
+    let from = longest(running);
+    if from.is_some_and(|(from, _)| from == to) {
+        return None;
+    }
+    let row = rows().find(|row| row.is_of_source() && row.key == "max_ahead")?;
+    let from = from.map_or_else(|| String::from("none"), |(_, index)| (row.show)(running, index));
+    let text = format!(
+        "found {}, the daemon runs with {from}: the longest of all sources with a layout is the fleet's; {WHAT_TO_DO}",
+        (row.show)(wanted, index)
+    );
+    let origin = wanted.origins.origin_of(row, Some(index));
+    Some(Mistake { origin, key: row.full_key(Some(index)), text, is_clock_behind: false })
 }
 
 /// Returns for each wanted source the running source that it continues. It is the one with its name

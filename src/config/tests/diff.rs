@@ -162,6 +162,29 @@ fn sources_are_compared_by_name_and_not_by_place() {
 }
 
 #[test]
+fn a_daemon_keeps_the_max_ahead_of_its_fleet() {
+    let fleet = "fleet.coordinator = \"etcd\"\nfleet.endpoints = \"http://127.0.0.1:2379\"\n";
+    let diff_of = |before: &str, after: &str| {
+        let refused = diff(&settings(&format!("{fleet}{before}")), &mut settings(&format!("{fleet}{after}")));
+        refused.map(drop).map_err(|mistakes| mistakes.to_string())
+    };
+    let short = source("short", 1);
+    let ticket = "[[sources]]\nname = \"t\"\nkind = \"fleet-ticket\"\n";
+    let long = format!("{}max_ahead = \"50s\"\n", source("long", 2));
+    let both = format!("{short}{long}");
+    assert_eq!(diff_of(&short, &format!("{short}{}", source("more", 3))), Ok(()));
+    assert_eq!(diff_of(&format!("{ticket}{short}"), ticket), Ok(()), "shared counters have no max_ahead");
+    let refused = diff_of(&short, &both).unwrap_err();
+    assert!(
+        refused.contains("sources[1].max_ahead: found \"50s\", the daemon runs with \"10s\""),
+        "{refused}"
+    );
+    assert!(diff_of(&both, &short).is_err());
+    let refused = diff_of(ticket, &format!("{ticket}{short}")).unwrap_err();
+    assert!(refused.contains("the daemon runs with none"), "{refused}");
+}
+
+#[test]
 fn identities_are_compared_by_name_and_not_by_place() {
     let billing = "[[identities]]\nname = \"billing\"\n";
     let orders = "[[identities]]\nname = \"orders\"\n";
