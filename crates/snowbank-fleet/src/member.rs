@@ -20,7 +20,7 @@ use super::rules::{self, Seen};
 use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Rest, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
-use marker::{Granted, Known, Noticed, old_answer};
+use marker::{Known, Noticed, old_answer};
 use std::time::Duration;
 
 use snowbank_core::clock::{self, BootMicros, Reading};
@@ -505,7 +505,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let lost = FleetError::WentBack(held.lost(at, &loss, &self.paths, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
-                let mut granted = Granted { until: held.until(at), reach: self.limits.reach() };
+                let mut granted = self.granted();
                 if let Ok(Some(key)) = &parsed {
                     granted.reach = granted.reach.max(key.limits.reach());
                 }

@@ -125,8 +125,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.poll_if_due()?;
             let swap = Swap::write(held.key.clone(), Some(expected), text);
             // If another daemon took a range since, its write stays.
-            let swapped =
-                check_current(is_current).and_then(|()| self.coordinator.as_mut().swap(&[swap]));
+            let swapped = check_current(is_current).and_then(|()| self.coordinator.as_mut().swap(&[swap]));
             given = given.and(swapped.map(drop).map_err(FleetError::NoAnswer));
         }
         given

@@ -181,15 +181,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
+    /// Returns what the coordinator granted to this daemon, for all its numbers: what has lost one write
+    /// may have lost others.
+    pub(super) fn granted(&self) -> Granted {
+        let all = self.sources.iter();
+        let until = all.flat_map(|held| (0..held.numbers.len()).map(|at| held.until(at))).max();
+        Granted { until: until.unwrap_or(UnixMicros(0)), reach: self.limits.reach() }
+    }
+
     /// Raises the floor of a marker with another identity, unless it is above this daemon's grants.
     /// Returns the error: the daemon must end, unless the answer was old. Either an operator has
     /// prepared the fleet again, with a floor above all bounds, or the coordinator was restored to an
     /// earlier marker. The daemons of an earlier marker do not know what this daemon was granted.
     pub(super) fn meet_other_fleet(&mut self) -> FleetError {
-        let all = self.sources.iter();
-        let until = all.flat_map(|held| (0..held.numbers.len()).map(|at| held.until(at))).max();
-        let granted = Granted { until: until.unwrap_or(UnixMicros(0)), reach: self.limits.reach() };
-        match self.raise_floor_above(granted) {
+        match self.raise_floor_above(self.granted()) {
             Ok(Noticed::OldAnswer) => FleetError::NoAnswer(old_answer()),
             _ => FleetError::WentBack(String::from(
                 "the fleet was prepared again, or its coordinator was restored to before that",

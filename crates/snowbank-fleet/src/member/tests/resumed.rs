@@ -101,7 +101,9 @@ fn a_stop_without_an_answer_keeps_the_number_as_a_kill_does() {
     store.set(Fault::None);
     assert_eq!(first.confirm(&[0], clocks(WALL)), Ok(()));
     store.set(Fault::Mute);
-    first.give_back(&[Bound { source: 0, id_bound: keepers(WALL) }], &[], clocks(WALL), &|| true).unwrap_err();
+    first
+        .give_back(&[Bound { source: 0, id_bound: keepers(WALL) }], &[], clocks(WALL), &|| true)
+        .unwrap_err();
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have the number");
     // Nobody knows when the release was done. The coordinator may have lost what another daemon wrote
     // before.

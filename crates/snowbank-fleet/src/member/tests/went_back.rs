@@ -486,3 +486,17 @@ fn a_restore_that_loses_no_bound_costs_no_number() {
     let taken = again.take(want(WALL, true), &five()).unwrap();
     assert!(taken.is_same_term && taken.covered >= covered, "{taken:?}");
 }
+
+/// The clock was ahead when the second source had its bound, and is right now.
+#[test]
+fn a_loss_of_one_number_raises_the_floor_above_the_bounds_of_all() {
+    let store = store();
+    let mut daemon = member(&store, Notes::default());
+    take(&mut daemon, want(WALL, false), &five());
+    let six = Want { index: 1, source: "six", ..want(at(WALL, 600), false) };
+    take(&mut daemon, six, &WorkerSet::single(6));
+    store.remove(&key_five());
+    let checked = daemon.check(clocks(WALL));
+    assert!(matches!(checked, Err(FleetError::WentBack(_))), "{checked:?}");
+    assert!(floor(&store) >= UnixMicros(at(WALL, 600).0 + clock::micros(HORIZON)));
+}
