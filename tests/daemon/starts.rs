@@ -118,3 +118,31 @@ fn ids_begin_at_the_next_tick_without_a_state() {
     poll("a ready daemon", || (http::get(&daemon, "/readyz").code == 200).then_some(()));
     daemon.stop();
 }
+
+/// The layout of the second source has the same numbers two seconds later.
+#[test]
+fn a_worker_id_that_reloads_move_repeats_nothing_without_a_state() {
+    let of = |name: &str, epoch: u64| {
+        format!(
+            "[[sources]]\nname = {name:?}\nworker_ids = 4\n\
+             layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch={epoch}\"\n"
+        )
+    };
+    let (kept, a) = ("[[sources]]\nname = \"kept\"\nworker_ids = 5\n", of("a", 1_600_000_000_000));
+    let machine = Machine::new();
+    let daemon = machine.setup(&format!("{kept}{a}")).option("--state-dir", "none").start();
+    let drawn = |name: &str| {
+        let ids = || {
+            let reply = daemon.connect().next(Ask::of(1_000).source(name).wait_ms(9_000));
+            reply.id_count().map(|_| reply.ids())
+        };
+        (0..3).flat_map(|_| poll("IDs of a source", ids)).collect::<BTreeSet<u64>>()
+    };
+    let before = drawn("a");
+    for toml in [kept.to_owned(), format!("{kept}{}", of("b", 1_600_000_002_000))] {
+        daemon.replace("snowbank.toml", &toml);
+        assert!(daemon.reload().contains("reloaded: "));
+    }
+    assert!(drawn("b").first() > before.last());
+    daemon.stop();
+}

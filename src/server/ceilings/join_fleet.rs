@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use super::ending::words;
@@ -16,6 +15,7 @@ use super::job_thread::{Asks, NoReply};
 use super::start_sources::{Found, FromFleet, check_end, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
+use crate::server::shared::live_config::Supply;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_core::keeper::reserved_at_start;
@@ -98,6 +98,75 @@ pub(crate) struct Joined {
     pub(crate) notes: Vec<Note>,
 }
 
+impl Joined {
+    /// Takes the locks of these sources out.
+    pub(crate) fn locks_of(&mut self, sources: &[usize]) -> BTreeMap<usize, WorkerLocks> {
+        sources.iter().filter_map(|index| self.locks.remove_entry(index)).collect()
+    }
+}
+
+/// Pauses before new worker IDs. The fleet thread does other jobs between the steps of the pause.
+/// `wait` waits for the next step, and returns false to end the pause before it is over. Returns
+/// whether it is over. If the pause fails, the sources that pause are refused.
+///
+/// # Errors
+/// The fleet thread has ended.
+pub(crate) fn pause(
+    fleet: &Asks<Job>,
+    supplies: &[Supply],
+    joined: &mut Joined,
+    wait: &mut dyn FnMut(Duration) -> bool,
+) -> Result<bool, StartError> {
+    let taken = &mut joined.answers.taken;
+    let pausing: Vec<usize> = joined
+        .locks
+        .keys()
+        .copied()
+        .filter(|&index| taken[index].as_ref().is_some_and(|it| it.is_new))
+        .collect();
+    for &index in &pausing {
+        say_pause(supplies[index].name(), taken[index].as_ref());
+    }
+    let mut pause = Pause::of_start(taken);
+    let settled = loop {
+        let asked = fleet.question(Duration::MAX, move |work| {
+            let clocks = work.clocks();
+            let step = work.member().settle(&mut pause, clocks);
+            (pause, step)
+        });
+        let (next, step) = asked.map_err(no_fleet)?;
+        pause = next;
+        match step {
+            Ok(Some(due_in)) if wait(due_in) => {}
+            Ok(Some(_)) => return Ok(false),
+            step => break step.map(drop),
+        }
+    };
+    for Bound { source, id_bound } in pause.floors {
+        taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
+    }
+    let Err(error) = settled else { return Ok(true) };
+    let error = StartError::from(error);
+    joined.locks_of(&pausing);
+    for &index in &pausing {
+        joined.answers.taken[index] = None;
+        joined.refused.push((index, error.clone()));
+    }
+    let given_up = fleet.question(Duration::MAX, move |work| work.member().give_up(&pausing));
+    given_up.map(|()| true).map_err(no_fleet)
+}
+
+/// Logs that a source pauses, and for how long at least.
+fn say_pause(name: &str, taken: Option<&Taken>) {
+    let Some(Taken { worker_ids, .. }) = taken else { return };
+    let least = noticed_within(Duration::ZERO).as_secs();
+    tracing::info!(
+        "source {name:?} has {} now, and pauses for {least} s or more, so that other daemons notice what a restored \
+         coordinator may have lost",
+        worker_ids.in_words()
+    );
+}
+
 impl Joining<'_> {
     /// Takes the worker IDs of each source, and a first range for each shared counter. A source is
     /// refused if another daemon holds its worker ID, if too few are free, or if the coordinator
@@ -118,23 +187,14 @@ impl Joining<'_> {
         for (&index, _) in given.into_iter().chain(picked) {
             match self.take(index, &mut joined) {
                 Ok((taken, mut locks)) => {
-                    if self.found.path().is_some() {
-                        locks.mark_for(self.found.owner());
-                    }
+                    locks.mark_for(self.found.owner());
                     joined.answers.taken[index] = Some(taken);
                     joined.locks.insert(index, locks);
                 }
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        let (settled, is_lost) = self.pause(&mut joined)?;
-        if let Err(error) = settled {
-            let error = StartError::from(error);
-            let locks = std::mem::take(&mut joined.locks);
-            joined.refused.extend(locks.keys().map(|index| (*index, error.clone())));
-            joined.answers.taken.fill(None);
-        }
-        if is_lost || self.is_stopping.load(Ordering::Acquire) {
+        if self.is_stopping.load(Ordering::Acquire) {
             // Nothing that was taken will be granted.
             return Ok(joined);
         }
@@ -159,51 +219,6 @@ impl Joining<'_> {
             })?;
         }
         Ok(joined)
-    }
-
-    /// Pauses before new worker IDs, unless the daemon stops. The fleet thread does other jobs between
-    /// the steps of the pause. Returns the result, and whether a source that serves is lost.
-    fn pause(&self, joined: &mut Joined) -> Result<(Result<(), FleetError>, bool), StartError> {
-        let taken = &mut joined.answers.taken;
-        let mut pause = Pause::of_start(taken);
-        let mut has_said = false;
-        loop {
-            let (next, step, is_lost) = self.ask(move |work| {
-                let clocks = work.clocks();
-                let step = work.member().settle(&mut pause, clocks);
-                (pause, step, work.member().loss().is_some())
-            })?;
-            pause = next;
-            match step {
-                Ok(Some(due_in)) if !self.is_stopping.load(Ordering::Acquire) => {
-                    if !std::mem::replace(&mut has_said, true) {
-                        self.say_pause(taken);
-                    }
-                    thread::sleep(due_in);
-                }
-                step => {
-                    for Bound { source, id_bound } in pause.floors {
-                        taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
-                    }
-                    return Ok((step.map(drop), is_lost));
-                }
-            }
-        }
-    }
-
-    /// Logs which sources pause, and for how long at least.
-    fn say_pause(&self, taken: &[Option<Taken>]) {
-        let least = noticed_within(Duration::ZERO).as_secs();
-        for (index, source) in &self.sources {
-            if let Some(Some(Taken { worker_ids, is_new: true, .. })) = taken.get(*index) {
-                tracing::info!(
-                    "source {:?} has {} now, and pauses for {least} s or more, so that other daemons notice what a restored \
-                     coordinator may have lost",
-                    source.name,
-                    worker_ids.in_words()
-                );
-            }
-        }
     }
 
     /// Takes a first range for each shared counter that reserves numbers ahead. If the coordinator
@@ -257,10 +272,11 @@ impl Joining<'_> {
         }
     }
 
-    /// Returns the keys of earlier records that the state may drop. They are records of worker IDs
+    /// Returns the keys of earlier records that the state may drop, each with the index of the source
+    /// that had them and starts now. They are records of worker IDs
     /// that the coordinator assigned and whose bounds the coordinator has. If the coordinator did not
     /// answer, returns none, and the next start asks again.
-    fn held_records(&self, joined: &Joined) -> Result<Vec<String>, StartError> {
+    fn held_records(&self, joined: &Joined) -> Result<Vec<(usize, String)>, StartError> {
         if joined.silence.is_some() {
             return Ok(Vec::new());
         }
@@ -272,7 +288,7 @@ impl Joining<'_> {
                 let numbers = record.numbering.numbers_in_space();
                 let id_bound = record.id_bound;
                 match self.ask(move |work| work.member().holds(index, &numbers, id_bound))? {
-                    Ok(true) => held.push(record.key()),
+                    Ok(true) => held.push((index, record.key())),
                     Ok(false) => {}
                     Err(_) => return Ok(Vec::new()),
                 }
@@ -379,10 +395,11 @@ impl Joining<'_> {
         index: usize,
         taken: &[Option<Taken>],
     ) -> impl Fn(u64) -> bool + Clone + Send + use<> + 'static {
-        // A worker ID that another source has is in use, even if the two sources have different
-        // layouts.
+        // A worker ID that another source has, or is configured to have, is in use, even if the two
+        // sources have different layouts.
         let mut used: Vec<WorkerSet> = taken.iter().flatten().map(|other| other.worker_ids.clone()).collect();
         used.extend(self.in_use.iter().cloned());
+        used.extend(self.sources.values().filter_map(|other| other.own_workers().cloned()));
         let (source, found) = (Arc::clone(&self.sources[&index]), Arc::clone(&self.found));
         move |id| {
             let given = &source.worker_ids;
@@ -529,6 +546,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::path::Path;
     use std::sync::{Mutex, mpsc};
+    use std::thread;
 
     use super::super::fleet_thread::tests::{start_beside_others, start_in_fleet};
     use super::*;

@@ -148,8 +148,9 @@ impl Ceilings {
                 source.record_restored();
             }
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
-            // older copy of the state is then recognized, because its ceiling is below the mark.
-            if let Some(locks) = self.locks.get(&index) {
+            // older copy of the state is then recognized, because its ceiling is below the mark. Without a
+            // state, only the end of a source marks the lock.
+            if let Some(locks) = self.locks.get(&index).filter(|_| self.storage.is_some()) {
                 record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
             }
             managed.grant(first_ceiling);
@@ -313,8 +314,9 @@ impl Ceilings {
 
     fn apply_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
+        let keeps_state = self.storage.is_some();
         let written = self.keeper.written(outcome, now, |index, id_bound| {
-            if let Some(locks) = self.locks.get(&index) {
+            if let Some(locks) = self.locks.get(&index).filter(|_| keeps_state) {
                 record_granted(locks, id_bound, &mut self.unmarked);
             }
         });

@@ -55,9 +55,7 @@ impl Ceilings {
         for settings in settings {
             let numbering = settings.numbering().expect("the settings are checked");
             let mut locks = lock_workers_at_once(lock_dir, &numbering)?;
-            if directory.is_some() {
-                locks.mark_for(found.owner());
-            }
+            locks.mark_for(found.owner());
             all_locks.push(locks);
         }
         let mut configured = Vec::new();
@@ -67,9 +65,8 @@ impl Ceilings {
         }
         let numberings = configured.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        let now = wall.believe(reading);
         let no_fleet = FromFleet::default();
-        let begun = found.begin(configured, &[], &no_fleet, Duration::ZERO, &wall, now)?;
+        let begun = found.begin(configured, &[], &no_fleet, Duration::ZERO, &wall, reading)?;
         let Begun { sources: starting, beginning, notes: _ } = begun;
         if let Some(store) = &mut store {
             store.begin(beginning, wall.carried_us())?;
@@ -77,7 +74,9 @@ impl Ceilings {
         let mut sources = Vec::new();
         for Starting { index, mut managed, first_ceiling, .. } in starting {
             let id_bound = managed.source().numbering().id_bound(first_ceiling);
-            all_locks[index].mark_granted(id_bound).expect("the lock is ours");
+            if store.is_some() {
+                all_locks[index].mark_granted(id_bound).expect("the lock is ours");
+            }
             managed.grant(first_ceiling);
             sources.push(managed);
         }
@@ -104,8 +103,11 @@ impl Ceilings {
     /// Passes the outcome of a write to the keeper.
     pub fn written(&mut self, outcome: Outcome, reading: Reading) {
         let now = self.keeper.believe(reading);
+        let keeps_state = self.store.is_some();
         self.keeper.written(outcome, now, |index, id_bound| {
-            self.locks[index].mark_granted(id_bound).expect("the lock is ours");
+            if keeps_state {
+                self.locks[index].mark_granted(id_bound).expect("the lock is ours");
+            }
         });
     }
 

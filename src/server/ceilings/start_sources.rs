@@ -21,7 +21,7 @@ use snowbank_core::keeper::{self, ManagedSource};
 use snowbank_core::source::{OnStepBack, Rules, Source};
 use snowbank_fleet::rules::{self, Proof};
 use snowbank_fleet::{Bound, NumberRange, Rest, Taken};
-use snowbank_id::layout::{Layout, Position, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Beginning, Claimant, DiskStore, Moment, Plan, Record, Start, StateDir};
 use snowbank_state::{HostIdentity, Mark, Owner, StateError, WorkerLocks};
@@ -149,8 +149,9 @@ struct Starts {
 pub(crate) struct FromFleet {
     /// The worker IDs that each source has in the fleet, by index. Empty without a fleet.
     pub(super) taken: Vec<Option<Taken>>,
-    /// The keys of the records whose bounds the coordinator has.
-    pub(super) held: Vec<String>,
+    /// The keys of the records whose bounds the coordinator has, each with the index of the source
+    /// that had it.
+    pub(super) held: Vec<(usize, String)>,
     /// The first range of each shared counter, with the index of its source.
     pub(super) ranges: Vec<(usize, NumberRange)>,
 }
@@ -324,9 +325,11 @@ impl Found {
         fleet: &FromFleet,
         horizon: Duration,
         wall: &Wall,
-        now: Now,
+        reading: Reading,
     ) -> Result<Begun, StartError> {
-        let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, running, fleet, now)?;
+        let now = wall.believe(reading);
+        let Starts { positions, retired, let_go, mut notes } =
+            self.plan(&sources, running, fleet, now, reading.wall)?;
         let at = self.moment(now);
         // The coordinator has the bounds of these records, so no ID can repeat without them. The
         // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
@@ -394,13 +397,15 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Decides where these sources start.
+    /// Decides where these sources start. `read` is the wall clock as it was read, which may be ahead
+    /// of the believed one.
     fn plan(
         &self,
         sources: &[Locked<'_>],
         running: &[Claimant<'_>],
         fleet: &FromFleet,
         now: Now,
+        read: UnixMicros,
     ) -> Result<Starts, StartError> {
         let mut claimants = Vec::with_capacity(sources.len() + running.len());
         for Locked { index, settings, numbering, .. } in sources {
@@ -426,7 +431,10 @@ impl Found {
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
-            let bound = stored.id_bound.max(guard(numbering, &self.records, now.wall)).max(floor);
+            // A clock that this daemon does not believe yet may be right, and another machine may have
+            // used the worker IDs until now.
+            let wall = if claimant.in_fleet { now.wall } else { now.wall.max(read) };
+            let bound = stored.id_bound.max(guard(numbering, &self.records, wall)).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
             notes.extend(note);
             check_end(claimant.name, numbering, bound.max(highest_mark(&source.locks.marks()?)))?;
@@ -436,7 +444,11 @@ impl Found {
             positions.push(FirstPosition::at(bound, stored, numbering));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
-        let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
+        // The record that a source writes now stands for those of its earlier worker IDs.
+        let starts = |index: &usize| sources.iter().any(|source| source.index == *index);
+        let held =
+            |record: &mut Record| fleet.held.iter().any(|(index, key)| starts(index) && *key == record.key());
+        let let_go = retired.extract_if(.., held).collect();
         Ok(Starts { positions, retired, let_go, notes })
     }
 }

@@ -11,9 +11,9 @@
 //!
 //! 1. The main thread opens the listeners, and starts the threads with configuration 0.
 //! 2. The control thread locks and reads the state, and keeps its lock until the process ends.
-//! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread. Before a new worker
-//!    ID they pause, step by step, so that the fleet thread polls and raises meanwhile. A source that
-//!    gets none *waits*.
+//! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread. A source that gets
+//!    none *waits*. Those with a new worker ID start last: before it they pause, step by step, so that
+//!    the fleet thread polls and raises meanwhile.
 //! 4. Worker IDs are locked once, and peers are asked. Peers say what they were granted, so two
 //!    daemons that start together both serve.
 //! 5. The storage thread makes the first ceilings durable. Nothing is handed out before that.
@@ -28,8 +28,9 @@
 //! marks, state and keys, in this order. The locks are free before the keys.
 //!
 //! Sources start in two groups: those that need no coordinator, and the others. If a source of the
-//! fleet gets no worker ID, the control thread tries again and again. A daemon that is stopped at
-//! any moment gives back what it took and did not grant.
+//! fleet gets no worker ID, the control thread tries again and again. A reload ends a pause, so that
+//! it need not wait; the next try pauses again. A daemon that is stopped at any moment gives back
+//! what it took and did not grant.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,12 +173,17 @@ impl Control {
     fn run(mut self, requests: &Receiver<()>, askers: &Receiver<Socket>) {
         let mut pause = FIRST_PAUSE;
         loop {
-            if let Err(error) = self.start_sources() {
-                // Setting fails only after an earlier refusal.
-                let _ = self.common.refused.set(error);
-                return;
-            }
-            let request = if self.awaited().next().is_some() {
+            let is_requested = match self.start_sources(requests) {
+                Ok(is_requested) => is_requested,
+                Err(error) => {
+                    // Setting fails only after an earlier refusal.
+                    let _ = self.common.refused.set(error);
+                    return;
+                }
+            };
+            let request = if is_requested {
+                Ok(())
+            } else if self.awaited().next().is_some() {
                 requests.recv_timeout(pause)
             } else {
                 requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -214,40 +220,30 @@ impl Control {
     }
 
     /// Tries to start all sources that have no grant. A source that gets no worker ID, or whose
-    /// start fails while another source serves, waits for the next try.
+    /// start fails while another source serves, waits for the next try. Returns true if one of
+    /// `requests` has come in a pause.
     ///
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help.
-    fn start_sources(&mut self) -> Result<(), StartError> {
+    fn start_sources(&mut self, requests: &Receiver<()>) -> Result<bool, StartError> {
         let (fleets, own): (Vec<usize>, Vec<usize>) =
             self.awaited().partition(|&index| self.is_of_fleet(self.settings_of(index)));
+        let mut is_requested = false;
         for group in [own, fleets] {
             if group.is_empty() || self.is_stopping() {
                 continue;
             }
-            if let Err(error) = self.start_group(&group) {
-                if !self.has_served {
-                    return Err(error);
-                }
-                self.wait_alike(&group, &error)?;
+            match self.start_group(&group, requests) {
+                Ok(requested) => is_requested = requested,
+                Err(error) if !self.has_served => return Err(error),
+                Err(error) => self.wait_alike(&group, &error)?,
             }
         }
-        Ok(())
+        Ok(is_requested)
     }
 
     pub(super) fn is_of_fleet(&self, source: &SourceSettings) -> bool {
         self.secrets.fleet.is_some() && !source.kind.counts_by_itself()
-    }
-
-    /// Tries to start these sources together. Those that get no worker ID wait.
-    ///
-    /// # Errors
-    /// Waiting cannot help. What was taken is given back.
-    fn start_group(&mut self, group: &[usize]) -> Result<(), StartError> {
-        match self.prepare(group)? {
-            Some((granted, notes)) => self.grant(granted, notes),
-            None => Ok(()),
-        }
     }
 
     /// Grants sources: makes them live, and hands them to the keeper.

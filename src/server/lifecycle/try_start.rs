@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::ask_peers::refuse_shared;
@@ -41,51 +42,120 @@ pub(super) struct Opened {
 }
 
 impl Control {
-    /// Takes all that these sources need for their grants. Returns `None` if all of them wait, or if
+    /// Takes all that these sources need for their grants, which need no coordinator. Returns `None` if
     /// the daemon stops.
     ///
     /// # Errors
-    /// As [`start_group`](Control::start_group).
-    pub(super) fn prepare(&mut self, group: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
+    /// One of them cannot start. What was taken is given back.
+    pub(super) fn prepare(&mut self, own: &[usize]) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
         let life = Life::now(&self.common);
-        let began = life.began;
-        let found = self.open(group, began)?;
+        let (mut joined, mut begun) = (Joined::default(), Vec::new());
+        let ready = self.begin(own, &mut joined, &life, &mut begun);
+        if !matches!(ready, Ok(Some(_))) {
+            self.end_try(own, &mut joined, begun, &life);
+        }
+        ready
+    }
+
+    /// Tries to start these sources together. Those that get no worker ID wait, each for its own reason.
+    /// Those with a new worker ID pause, and no other source waits for them. Returns true if one of
+    /// `requests` has ended the pause: then they give back what they took, until the next try.
+    ///
+    /// # Errors
+    /// The daemon's start is refused: no source has a grant, and waiting cannot help. What was taken is
+    /// given back.
+    pub(super) fn start_group(
+        &mut self,
+        group: &[usize],
+        requests: &Receiver<()>,
+    ) -> Result<bool, StartError> {
+        let life = Life::now(&self.common);
+        let found = self.open(group, life.began)?;
         let mut joined = self.join(group, &found, &life)?;
+        let mut starting = group.to_vec();
+        if let Err(lasting) = self.leave_out_refused(&mut starting, &mut joined) {
+            self.end_try(&starting, &mut joined, Vec::new(), &life);
+            return Err(lasting);
+        }
+        let is_new = |index: &usize| joined.answers.taken(*index).is_some_and(|taken| taken.is_new);
+        let (mut pausing, ready): (Vec<usize>, Vec<usize>) = starting.into_iter().partition(is_new);
+        let mut started = self.start_taken(&ready, &mut joined, &life);
+        let mut is_requested = false;
+        let mut is_over = true;
+        if started.is_ok()
+            && let Some(fleet) = self.fleet().filter(|_| !pausing.is_empty())
+        {
+            let mut wait = |due_in| match requests.recv_timeout(due_in) {
+                Err(RecvTimeoutError::Timeout) => !self.is_stopping(),
+                Ok(()) => {
+                    is_requested = true;
+                    false
+                }
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            let paused = join_fleet::pause(fleet, &self.supplies, &mut joined, &mut wait);
+            started = paused.and_then(|over| {
+                is_over = over;
+                self.leave_out_refused(&mut pausing, &mut joined)
+            });
+        }
+        if started.is_ok() && is_over {
+            started = self.start_taken(&pausing, &mut joined, &life);
+        } else {
+            self.end_try(&pausing, &mut joined, Vec::new(), &life);
+        }
+        started.map(|()| is_requested)
+    }
+
+    /// Lets the sources that were refused wait, and takes them out of `starting`.
+    ///
+    /// # Errors
+    /// As [`start_group`](Control::start_group).
+    fn leave_out_refused(
+        &mut self,
+        starting: &mut Vec<usize>,
+        joined: &mut Joined,
+    ) -> Result<(), StartError> {
         let refused = std::mem::take(&mut joined.refused);
-        // While a source serves, the others wait, each for its own reason.
-        let lasting = refused.iter().find(|(_, error)| !self.has_served && !error.lacks_only_worker_id());
-        if let Some((_, lasting)) = lasting {
-            self.end_try(group, joined, Vec::new(), life);
+        starting.retain(|index| !refused.iter().any(|(of, _)| of == index));
+        if let Some((_, lasting)) = refused.iter().find(|(_, error)| !self.may_wait(error)) {
             return Err(lasting.clone());
         }
-        let mut starting = group.to_vec();
-        starting.retain(|index| !refused.iter().any(|(of, _)| of == index));
-        if !refused.is_empty() {
-            self.wait(&refused)?;
-        }
-        if starting.is_empty() {
-            return Ok(None);
+        if refused.is_empty() { Ok(()) } else { self.wait(&refused) }
+    }
+
+    /// Returns whether a source whose start fails for this reason waits for the next try.
+    fn may_wait(&self, error: &StartError) -> bool {
+        self.has_served || error.lacks_only_worker_id()
+    }
+
+    /// Starts sources that have taken what they need of the fleet. If one is refused, each is tried
+    /// alone, so that only those wait that have a reason.
+    ///
+    /// # Errors
+    /// As [`start_group`](Control::start_group).
+    fn start_taken(&mut self, sources: &[usize], joined: &mut Joined, life: &Life) -> Result<(), StartError> {
+        if sources.is_empty() {
+            return Ok(());
         }
         let mut begun = Vec::new();
-        let mut result = self.begin(&starting, &found, &mut joined, began, &mut begun);
-        if !self.is_stopping()
-            && let Ok(Some(notes)) = &mut result
-        {
-            notes.append(&mut joined.notes);
-            let granted = Granted { sources: begun, locks: joined.locks, life };
-            return Ok(Some((granted, std::mem::take(notes))));
-        }
-        if result.is_ok() {
-            tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
-        }
-        self.end_try(&starting, joined, begun, life);
-        match result {
+        let error = match self.begin(sources, joined, life, &mut begun) {
+            Ok(Some((granted, notes))) => return self.grant(granted, notes),
+            Ok(None) => {
+                tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+                None
+            }
+            Err(error) if self.may_wait(&error) && begun.is_empty() && sources.len() > 1 => {
+                return sources.iter().try_for_each(|&index| self.start_taken(&[index], joined, life));
+            }
+            Err(error) => Some(error),
+        };
+        self.end_try(sources, joined, begun, life);
+        match error {
             // Another daemon has them by now, or the coordinator does not answer.
-            Err(error) if error.lacks_only_worker_id() => self.wait_alike(&starting, &error)?,
-            Err(error) => return Err(error),
-            Ok(_) => {}
+            Some(error) if self.may_wait(&error) => self.wait_alike(sources, &error),
+            error => error.map_or(Ok(()), Err),
         }
-        Ok(None)
     }
 
     /// Locks and reads the state directory, and opens the coordinator's client, at the first call.
@@ -180,16 +250,17 @@ impl Control {
     }
 
     /// Makes the first ceilings of these sources durable, and puts the sources into `begun`. Then
-    /// checks that worker IDs of the fleet are still this daemon's. Returns lines for the operator, or
-    /// `None` if the daemon stops meanwhile.
+    /// checks that worker IDs of the fleet are still this daemon's. Returns what to grant, with lines
+    /// for the operator, or `None` if the daemon stops meanwhile.
     fn begin(
         &mut self,
         starting: &[usize],
-        found: &Found,
         joined: &mut Joined,
-        began: Reading,
+        life: &Life,
         begun: &mut Vec<Starting>,
-    ) -> Result<Option<Vec<Note>>, StartError> {
+    ) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
+        // Sources that have started since the sources joined have changed the state.
+        let found = &*self.open(starting, life.began)?;
         let lock_dir = self.settings.lock_dir.clone();
         let settings: Vec<_> =
             starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();
@@ -203,15 +274,15 @@ impl Control {
         if self.is_stopping() {
             return Ok(None);
         }
-        self.remember(found, &numberings, began);
+        self.remember(found, &numberings, life.began);
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `began`, until it released the locks.
-        let now = self.common.wall.believe(os_clock::read());
+        let reading = os_clock::read();
         let running: Vec<Claimant<'_>> = self.running(found).collect();
         let horizon = self.settings.fleet.horizon;
         let wall = &self.common.wall;
         let Begun { sources, beginning, mut notes } =
-            found.begin(sources, &running, &joined.answers, horizon, wall, now)?;
+            found.begin(sources, &running, &joined.answers, horizon, wall, reading)?;
         let is_unclean = !self.has_served && found.follows_a_crash() == Some(true);
         notes.extend(silent_peers);
         notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
@@ -233,7 +304,13 @@ impl Control {
         }
         *begun = sources;
         self.check_taken(starting)?;
-        Ok(Some(notes))
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        notes.append(&mut joined.notes);
+        let granted =
+            Granted { sources: std::mem::take(begun), locks: joined.locks_of(starting), life: life.clone() };
+        Ok(Some((granted, notes)))
     }
 
     /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
@@ -275,17 +352,17 @@ impl Control {
 
     /// Ends a try to start these sources: gives back what they took of the fleet, and trims those whose
     /// first ceilings may be durable. If a step fails, the worker IDs are as after a kill.
-    fn end_try(&self, sources: &[usize], joined: Joined, begun: Vec<Starting>, life: Life) {
-        let Joined { answers, locks, .. } = joined;
+    fn end_try(&self, sources: &[usize], joined: &mut Joined, begun: Vec<Starting>, life: &Life) {
+        let answers = &joined.answers;
         let ended = Ended {
             have_served: false,
             left: begun.iter().filter_map(|source| source.managed.seal(source.index)).collect(),
             bounds: answers.unused(sources),
             rests: answers.unused_ranges(sources),
-            locks,
+            locks: joined.locks_of(sources),
             restored: Vec::new(),
             wall_minus_boot_us: self.common.wall.carried_us(),
-            life,
+            life: life.clone(),
         };
         if let Err(reason) = ended.end(self.writers()) {
             tracing::warn!("a start ended as after a kill: {reason}");
@@ -341,9 +418,7 @@ fn number_and_lock<'a>(
     let (indices, unlocked): (Vec<usize>, Vec<&Numbering>) =
         all.filter(|(index, _)| !locks.contains_key(index)).unzip();
     locks.extend(indices.into_iter().zip(lock_all(lock_dir, &unlocked)?));
-    if found.path().is_some() {
-        locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
-    }
+    locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
     let mut locked = Vec::new();
     for ((index, source), numbering) in starting.iter().zip(numberings) {
         locked.push(Locked { index: *index, settings: source, numbering, locks: &locks[index] });

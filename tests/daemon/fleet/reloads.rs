@@ -133,3 +133,80 @@ fn a_reload_in_a_fleet_may_be_interrupted_at_any_moment() {
         assert_distinct(runs);
     });
 }
+
+/// Returns the configuration of a daemon whose sources have worker IDs of their own.
+fn with_own(at: &dyn Coordinator, sources: &[(&str, &str)]) -> String {
+    let mut toml = with(at, &[]);
+    for (name, worker_ids) in sources {
+        toml.push_str(&format!("[[sources]]\nname = {name:?}\nworker_ids = {worker_ids:?}\n"));
+    }
+    toml
+}
+
+/// A new source must pause before its worker ID. The pause lasts, because the coordinator is away.
+#[test]
+fn no_source_waits_for_the_pause_of_another() {
+    on_one(|at| {
+        let proxy = at.proxy();
+        let of = |sources: &[_]| with_own(at, sources).replace(&at.url(), &proxy.url());
+        init(&of(&[("a", "5")]));
+        let machine = Machine::new();
+        let mut daemon = machine.start(&of(&[("a", "5")]));
+        let mut runs = drawn(&daemon, "a");
+        daemon.kill();
+        let daemon = machine.start(&of(&[("a", "5"), ("c", "6")]));
+        daemon.assert_logs("source \"c\" has worker ID 6 now, and pauses");
+        proxy.cut();
+        runs.extend(drawn(&daemon, "a"));
+        assert_eq!(daemon.connect().next(Ask::of(1).source("c").wait_ms(0)).error().0, NO_CEILING);
+        // Nor does a reload.
+        reloaded(&daemon, &of(&[("a", "5"), ("c", "6"), ("d", "7")]));
+        runs.extend(drawn(&daemon, "a"));
+        proxy.pass();
+        runs.extend(drawn(&daemon, "c"));
+        runs.extend(drawn(&daemon, "d"));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
+/// A worker ID was moved to another machine, so its source waits until somebody brings it back.
+#[test]
+fn a_source_that_cannot_start_keeps_no_other_from_starting() {
+    on_one(|at| {
+        let a = ("a", "5");
+        init(&with_own(at, &[a]));
+        let machine = Machine::new();
+        machine.start("worker_ids = 7\nmax_ahead = \"400ms\"\n").stop();
+        assert_eq!(machine.run(&["state", "export"]).code, Some(0));
+        let daemon = machine.start(&with_own(at, &[a]));
+        let mut runs = drawn(&daemon, "a");
+        reloaded(&daemon, &with_own(at, &[a, ("moved", "7"), ("d", "6")]));
+        runs.extend(drawn(&daemon, "d"));
+        let (_, _, text) = daemon.connect().next(Ask::of(1).source("moved").wait_ms(9_000)).error();
+        assert!(text.contains("source moved waits for a worker ID: its start was refused"), "{text}");
+        daemon.assert_logs("moved worker ID 7");
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
+/// The source that names the worker ID waits for another one, which a daemon holds.
+#[test]
+fn no_source_picks_what_another_source_names() {
+    on_one(|at| {
+        let nine = with_own(at, &[("nine", "9")]);
+        init(&nine);
+        let other = Machine::new();
+        let holder = other.start(&nine);
+        let mut runs = drawn(&holder, "nine");
+        let machine = Machine::new();
+        let picks = "[[sources]]\nname = \"c\"\nworker_ids = \"5-8\"\nworker_id_from = \"coordinator\"\n";
+        let daemon = machine.start(&(with_own(at, &[("a", "5,9")]) + picks));
+        runs.extend(drawn(&daemon, "c"));
+        holder.stop();
+        runs.extend(drawn(&daemon, "a"));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}

@@ -33,20 +33,22 @@ fn a_first_start_begins_in_the_next_tick() {
 }
 
 /// Another machine may have used these worker IDs in the current tick. Records of other worker IDs
-/// do not show whether it has.
+/// do not show whether it has, nor does it matter that this daemon does not believe the clock yet.
 #[test]
 fn unknown_worker_ids_start_above_the_current_tick() {
     let (_, known) = source("worker_ids = 2");
     let tick = known.tick_at(NOW.wall);
     let end = Position(known.first_of(tick).0 + 10);
     let records = [Record::new("default", &known, end, &Owner::new(), &host_in("this boot"))];
-    for (worker_ids, is_known) in [("2", true), ("1", false), ("3", false), ("2-3", false)] {
+    let all = [("2", true), ("1", false), ("3", false), ("2-3", false)].into_iter();
+    for ((worker_ids, is_known), stepped_s) in all.flat_map(|one| [(one, 0), (one, 1_200)]) {
+        let read = UnixMicros(NOW.wall.0 + stepped_s * 1_000_000);
         let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
-        let next = numbering.first_of(Tick(tick.0 + 1));
+        let next = numbering.first_of(Tick(numbering.tick_at(read).0 + 1));
         let directory = tempfile::tempdir().unwrap();
         let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-        let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW).unwrap();
+        let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW, read).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         let after = sources[0].numbering.position_from(first.start.id_bound);
