@@ -100,6 +100,12 @@ pub struct Note {
     pub wall_minus_boot_us: i64,
 }
 
+impl Note {
+    fn is_of(&self, fleet: &str, space: &str, numbers: &[u64]) -> bool {
+        self.fleet == fleet && self.space == space && self.numbers == numbers
+    }
+}
+
 /// The file's text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Document {
@@ -245,18 +251,34 @@ impl Notes {
         self.document.notes.iter().find(is_it)
     }
 
-    /// Replaces the note of a source. If there are too many, drops those that have not changed for the
-    /// longest time. Without its note, a source starts like a new one.
+    /// Replaces the note of a source, and what another name said of its numbers. If there are too many,
+    /// drops those that have not changed for the longest time. Without its note, a source starts like a
+    /// new one.
     pub fn set(&mut self, note: Note) {
         let notes = &mut self.document.notes;
         if notes.contains(&note) {
             return;
         }
-        notes.retain(|other| other.source != note.source);
+        notes.retain(|other| {
+            other.source != note.source && !other.is_of(&note.fleet, &note.space, &note.numbers)
+        });
         notes.push(note);
         let surplus = notes.len().saturating_sub(NOTES_MAX);
         notes.drain(..surplus);
         self.is_changed = true;
+    }
+
+    /// Gives the note of these numbers this source's name, which the configuration may have changed
+    /// while the daemon was down. A note that had the name gets the other one's.
+    pub(super) fn claim(&mut self, fleet: &str, source: &str, space: &str, numbers: &[u64]) {
+        let notes = &mut self.document.notes;
+        let Some(at) = notes.iter().position(|note| note.is_of(fleet, space, numbers)) else { return };
+        let before = std::mem::replace(&mut notes[at].source, source.to_owned());
+        for (_, other) in
+            notes.iter_mut().enumerate().filter(|(other, note)| *other != at && note.source == source)
+        {
+            other.source.clone_from(&before);
+        }
     }
 
     /// Gives a source's note another name. If a note had that name, it is forgotten.
@@ -461,7 +483,11 @@ mod tests {
 
     #[test]
     fn the_notes_that_changed_last_are_kept() {
-        let of = |source: &str, covered| Note { source: source.to_owned(), ..note(covered) };
+        let of = |source: &str, covered| {
+            let numbers =
+                source.parse().map_or_else(|_| vec![source.len() as u64], |number: u64| vec![99 + number]);
+            Note { source: source.to_owned(), numbers, ..note(covered) }
+        };
         let mut notes = Notes::default();
         notes.set(of("removed", 7));
         for number in 0..NOTES_MAX as u64 {
@@ -471,6 +497,23 @@ mod tests {
         assert_eq!(notes.document.notes.len(), NOTES_MAX);
         let is_kept = |source| notes.of("f", source, "space").is_some();
         assert_eq!([is_kept("serves"), is_kept("removed")], [true, false]);
+    }
+
+    #[test]
+    fn a_note_belongs_to_its_numbers() {
+        let of =
+            |source: &str, number| Note { source: source.to_owned(), numbers: vec![number], ..note(number) };
+        let covered = |notes: &Notes, source| notes.of("f", source, "space").map(|note| note.covered);
+        let mut notes = Notes::default();
+        notes.set(of("a", 5));
+        notes.set(of("b", 6));
+        notes.claim("f", "a", "space", &[6]);
+        assert_eq!(["a", "b"].map(|source| covered(&notes, source)), [Some(6), Some(5)], "swapped");
+        notes.claim("f", "c", "space", &[7]);
+        notes.claim("g", "c", "space", &[5]);
+        assert_eq!(covered(&notes, "c"), None);
+        notes.set(Note { covered: 9, ..of("d", 5) });
+        assert_eq!(["a", "b", "d"].map(|source| covered(&notes, source)), [Some(6), None, Some(9)]);
     }
 
     #[test]

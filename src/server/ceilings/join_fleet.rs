@@ -304,7 +304,11 @@ impl Joining<'_> {
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
         let mut own = match source.own_workers() {
-            Some(own) => Some(own.clone()),
+            Some(own) => {
+                let given = own.clone();
+                self.ask_for(index, Proof::None, move |member, want| member.claim_note(want, &given))?;
+                Some(own.clone())
+            }
             None => {
                 let had = self.ask_for(index, Proof::None, |member, want| member.own(want))?;
                 let had = had.or_else(|| found.had_before(&source.name, &source.layout));
@@ -399,7 +403,8 @@ impl Joining<'_> {
         // sources have different layouts.
         let mut used: Vec<WorkerSet> = taken.iter().flatten().map(|other| other.worker_ids.clone()).collect();
         used.extend(self.in_use.iter().cloned());
-        used.extend(self.sources.values().filter_map(|other| other.own_workers().cloned()));
+        let with_layout = self.sources.values().filter(|other| !other.kind.takes_ranges());
+        used.extend(with_layout.filter_map(|other| other.own_workers().cloned()));
         let (source, found) = (Arc::clone(&self.sources[&index]), Arc::clone(&self.found));
         move |id| {
             let given = &source.worker_ids;

@@ -210,3 +210,22 @@ fn no_source_picks_what_another_source_names() {
         assert_distinct(runs);
     });
 }
+
+#[test]
+fn a_source_that_was_renamed_after_a_kill_goes_on_without_asking() {
+    on_one(|at| {
+        let proxy = at.proxy();
+        let of = |name| with_own(at, &[(name, "5")]).replace(&at.url(), &proxy.url());
+        init(&of("a"));
+        let machine = Machine::new();
+        let mut daemon = machine.start(&of("a"));
+        let mut runs = drawn(&daemon, "a");
+        daemon.kill();
+        proxy.cut();
+        let daemon = machine.start(&of("b"));
+        runs.extend(drawn(&daemon, "b"));
+        proxy.pass();
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}

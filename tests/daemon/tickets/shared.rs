@@ -95,11 +95,7 @@ fn a_start_that_lacks_its_counter_keeps_no_worker_id() {
         let toml = format!("state_dir = \"none\"\n{toml}");
         let (code, text) = run_configured(&toml, &["fleet", "init", "--new"]);
         assert_eq!(code, Some(0), "{text}");
-        // The daemon listens before its start is refused.
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        assert_eq!(daemon.wait(), Some(2), "{}", daemon.log());
-        assert!(daemon.log().contains("not at the coordinator"), "{}", daemon.log());
+        Machine::new().setup(&toml).end().assert_refusal(&["not at the coordinator"]);
         set(&toml, "0");
         let (_, text) = run_configured(&toml, &["fleet", "list"]);
         assert!(text.contains("0: free, released by "), "{text}");

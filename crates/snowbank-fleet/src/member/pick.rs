@@ -213,6 +213,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(found)
     }
 
+    /// Gives the source the note of these worker IDs, if it had another name: a note belongs to its
+    /// numbers, as their keys and marks do.
+    pub fn claim_note(&mut self, want: Want<'_>, worker_ids: &WorkerSet) {
+        let numbers = want.layout.numbers_in_space(worker_ids);
+        self.notes.claim(&self.fleet, want.source, &want.space(), &numbers);
+    }
+
     /// Returns the worker IDs that this state had.
     pub fn own(&self, want: Want<'_>) -> Option<WorkerSet> {
         self.known(want)?.worker_ids.parse().ok()

@@ -44,6 +44,13 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
     assert_eq!(at(&two, five()), None, "worker ID 5 is another number in that layout");
     let renamed = Want { source: "another", layout: &one, ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
+    let mut other = member(&store, first.notes().clone());
+    other.claim_note(renamed, &WorkerSet::single(6));
+    assert_eq!(other.resume_at_once(renamed, &five()), None);
+    other.claim_note(renamed, &five());
+    assert!(other.resume_at_once(renamed, &five()).is_some());
+    let before = Want { layout: &one, ..want(WALL, true) };
+    assert_eq!(resumed(&store, other.notes(), before, &five()), None, "the numbers have one note");
 }
 
 /// The first two daemons are killed, the second one during a raise.
