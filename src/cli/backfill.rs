@@ -214,7 +214,7 @@ impl Backfill {
         let mut locks = lock_workers(&directories.lock_dir, &numbering)?;
         let marks = locks.marks()?;
         if marks.iter().any(Mark::is_released) {
-            return Err(StateError::released(NAME, &numbering).into());
+            return Err(StateError::released(NAME, &numbering, &directories.options(&path)).into());
         }
         let claimant = Claimant {
             name: NAME,
@@ -222,7 +222,7 @@ impl Backfill {
             max_ahead: Duration::ZERO,
             catch_up: Duration::ZERO,
             in_fleet: false,
-            state_dir: Some(&path),
+            options: &directories.options(&path),
         };
         let by_records = store::unique_from(&records, &claimant)?;
         let by_marks = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);

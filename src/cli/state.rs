@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::inputs::environment_of_operator;
 use super::write_json;
 use super::{Failure, Outcome};
-use crate::config::{Settings, StateDirChoice, open_file};
+use crate::config::{Settings, StateDirChoice, directory_options, open_file};
 use crate::server::KernelLog;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Export, Record, StateDir};
@@ -104,6 +104,13 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     }
 }
 
+impl Directories {
+    /// Returns the options by which another command finds these directories.
+    pub(super) fn options(&self, state_dir: &Path) -> String {
+        directory_options(Some(state_dir), &self.lock_dir)
+    }
+}
+
 impl Directory {
     /// Returns true if the command line names the directory, and not the environment alone.
     pub(super) fn is_on_command_line(&self) -> bool {
@@ -130,8 +137,9 @@ fn export(directories: &Directories, output: Option<&Path>, out: &mut impl Write
     let given = given(&records);
     let locks = lock_records(&directories.lock_dir, &given)?;
     let what = format!("the state in {}", path.display());
-    refuse_lower(&given, &locks, &what)?;
-    refuse_restored(&given, &what)?;
+    let options = directories.options(&path);
+    refuse_lower(&given, &locks, &what, &options)?;
+    refuse_restored(&given, &what, &options)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
@@ -195,12 +203,12 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 
 /// Refuses records whose ceilings are below the marks of this machine: such records are an older
 /// copy.
-fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
+fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str, options: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         // Marks of other layouts do not count, because every start is above them.
         let marks = locks.marks_of_source()?;
         if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
-            return Err(unknown_counter(record, what));
+            return Err(unknown_counter(record, what, options));
         }
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
@@ -214,19 +222,20 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 
 /// Refuses counters that a start would refuse, because the machine was restored from a snapshot since
 /// they were last started or set. The importing machine could not notice that.
-fn refuse_restored(records: &[Record], what: &str) -> Outcome {
+fn refuse_restored(records: &[Record], what: &str, options: &str) -> Outcome {
     let counters: Vec<&Record> = records.iter().filter(|it| it.numbering.ticket().is_some()).collect();
     let log = KernelLog::open();
     let Some(boot) = HostIdentity::here().boot else { return Ok(()) };
     let restored = counters.iter().find(|record| log.has_restore_since(record.life.as_deref(), &boot));
-    restored.map_or(Ok(()), |record| Err(unknown_counter(record, what)))
+    restored.map_or(Ok(()), |record| Err(unknown_counter(record, what, options)))
 }
 
-fn unknown_counter(record: &Record, what: &str) -> Failure {
+fn unknown_counter(record: &Record, what: &str, options: &str) -> Failure {
+    let Record { name, numbering, .. } = record;
+    let command = store::set_command(name, numbering, options);
     Failure::no(format_args!(
-        "source {:?}: numbers beyond {what} may have been handed out, by another copy of this machine or in a fleet; run \
-         `snowbank ticket set` with the highest number first",
-        record.name
+        "source {name:?}: numbers beyond {what} may have been handed out, by another copy of this machine or in a fleet; run \
+         {command} with the highest number first"
     ))
 }
 
@@ -251,7 +260,7 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     // durable.
     let arriving = given(&export.records);
     let locks = lock_records(&directories.lock_dir, &arriving)?;
-    refuse_lower(&arriving, &locks, "the export")?;
+    refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
     let mut answer = Vec::new();
     for record in &export.records {
         let name = &record.name;

@@ -10,7 +10,7 @@ use super::fleet::Fleet;
 use super::inputs::{Inputs, STATE_DIRECTORY, environment_of_service};
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome, cores, whole, wrong_use};
-use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, is_source_name};
+use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, directory_options, is_source_name};
 use crate::server::{KernelLog, StartError};
 use snowbank_core::source::Kind;
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -115,9 +115,9 @@ fn refuse_other_kinds(name: &str, value: u64, settings: &Settings, config: &Path
                 StateDirChoice::At(path) => Some(path.clone()),
                 _ => environment_of_service(config, STATE_DIRECTORY).map(PathBuf::from),
             };
-            let place = directory.map(|path| format!(" --state-dir {}", path.display())).unwrap_or_default();
+            let place = directory_options(directory.as_deref(), &settings.lock_dir);
             let or_own =
-                if place.is_empty() { ", with the --state-dir of its daemon if it has one" } else { "" };
+                if directory.is_none() { ", with the --state-dir of its daemon if it has one" } else { "" };
             Err(Failure::usage(format_args!(
                 "source {name:?} of {shown} has kind = \"ticket\", so its counter is in its daemon's state directory and \
                  not at a coordinator; stop the daemon, and run `snowbank ticket set {name} {value}{steps}{place}` as the \
@@ -172,7 +172,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks()?;
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
-        return Err(Failure::no(StateError::released(name, &numbering)));
+        return Err(Failure::no(StateError::released(name, &numbering, &directories.options(&path))));
     }
     let by_state = stored.map(|stored| (stored.id_bound, format!("the state in {}", path.display()), ""));
     let by_mark = marks.iter().map(|mark| {

@@ -2,7 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::Settings;
 
 /// The setting `state_dir`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +100,14 @@ pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
+/// Returns the options by which a command finds these directories. `--lock-dir` is left out if it is
+/// the default.
+pub fn directory_options(state_dir: Option<&Path>, lock_dir: &Path) -> String {
+    let state = state_dir.map(|path| format!(" --state-dir {}", path.display())).unwrap_or_default();
+    let is_usual = lock_dir == Settings::default().lock_dir;
+    if is_usual { state } else { format!("{state} --lock-dir {}", lock_dir.display()) }
+}
+
 impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(path) = &self.directory else {
@@ -133,6 +143,15 @@ mod tests {
         assert_eq!(place(StateDirChoice::Default, &all), kept("/s", "$STATE_DIRECTORY"));
         assert_eq!(place(StateDirChoice::Default, &all[1..]), kept("/x/snowbank", "$XDG_STATE_HOME"));
         assert_eq!(place(StateDirChoice::Default, &all[2..]), kept("/h/.local/state/snowbank", "$HOME"));
+    }
+
+    #[test]
+    fn commands_are_told_a_lock_dir_that_is_not_the_default() {
+        let usual = Settings::default().lock_dir;
+        let state = Some(Path::new("/s"));
+        assert_eq!(directory_options(state, &usual), " --state-dir /s");
+        assert_eq!(directory_options(state, Path::new("/l")), " --state-dir /s --lock-dir /l");
+        assert_eq!(directory_options(None, &usual), "");
     }
 
     #[test]

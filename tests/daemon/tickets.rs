@@ -549,7 +549,10 @@ fn a_restore_is_remembered_although_the_disk_hangs() {
     std::fs::remove_dir_all(machine.path("locks")).expect("the mark is gone");
     disk.report_restore(500);
     let exported = disk.run_with_log(&machine.path(""), &["state", "export"]);
-    assert!(exported.code == Some(1) && exported.err.contains("`snowbank ticket set`"), "{exported:?}");
+    assert!(
+        exported.code == Some(1) && exported.err.contains("`snowbank ticket set orders VALUE"),
+        "{exported:?}"
+    );
     start().end().assert_refusal(&refused);
     std::fs::remove_file(machine.path("orders.log")).ok();
     machine.setup(ORDERS).end().assert_refusal(&refused);

@@ -55,6 +55,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let locks = lock_records(&directories.lock_dir, &matching)?;
     let owner = Owner::after(matching.iter().chain(&records).map(|record| &record.owner));
     let what = format!("the state in {}", path.display());
+    let options = directories.options(&path);
     let mut lowered = Vec::new();
     let mut lowered_locks = Vec::new();
     for (record, locks) in matching.into_iter().zip(locks) {
@@ -63,10 +64,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             records.push(record);
             continue;
         }
-        refuse_other_marks(&lower, &locks)?;
+        refuse_other_marks(&lower, &locks, &options)?;
         if record.id_bound != lower.id_bound {
             // Otherwise an interrupted run of this command may have written the record.
-            refuse_lower(slice::from_ref(&record), slice::from_ref(&locks), &what)?;
+            refuse_lower(slice::from_ref(&record), slice::from_ref(&locks), &what, &options)?;
         }
         records.push(lower.clone());
         lowered.push(lower);
@@ -107,11 +108,11 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
 
 /// Refuses a lower bound for worker IDs whose marks say more than this state knows. They were moved
 /// away, or another state granted IDs above the bound. The operator promises nothing about these.
-fn refuse_other_marks(lower: &Record, locks: &WorkerLocks) -> Outcome {
+fn refuse_other_marks(lower: &Record, locks: &WorkerLocks, options: &str) -> Outcome {
     let (name, numbering) = (&lower.name, &lower.numbering);
     for mark in locks.own_marks()? {
         if mark.is_released() {
-            return Err(Failure::no(StateError::released(name, numbering)));
+            return Err(Failure::no(StateError::released(name, numbering, options)));
         }
         if mark.state != lower.owner.state && mark.id_bound > lower.id_bound {
             return Err(Failure::no(format_args!(

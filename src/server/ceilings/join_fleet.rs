@@ -588,7 +588,7 @@ mod tests {
     #[test]
     fn a_lock_directory_that_hangs_delays_no_job() {
         let settings = config::load(None, &Overrides::default(), NonZeroUsize::MIN, BEGAN.wall).unwrap();
-        let (found, _) = Found::open(None, false, HostIdentity::default(), None).unwrap();
+        let (found, _) = Found::open(None, &settings.lock_dir, false, HostIdentity::default(), None).unwrap();
         let clocks = Clocks::at(BEGAN.wall, BEGAN);
         let fleet = start_in_fleet(&settings.sources[0].layout, settings.fleet_limits(), clocks);
         let asks = fleet.asks();
@@ -623,7 +623,7 @@ mod tests {
         let host = HostIdentity::default();
         let record = Record::new(&source.name, &had, Position(7), &Owner::after(std::iter::empty()), &host);
         store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
-        let (found, _store) = Found::open(Some(&path), false, host, None).unwrap();
+        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
         let (fleet, keys) = start_beside_others(&source.layout, settings.fleet_limits(), clocks, 0);
         let asks = fleet.asks();
         let locks = directory.path().join("locks");

@@ -50,7 +50,7 @@ impl Ceilings {
         reading: Reading,
     ) -> Result<Self, StartError> {
         let here = HostIdentity { boot: Some(boot.to_owned()), ..HostIdentity::here() };
-        let (found, mut store) = Found::open(directory, adopt, here, None)?;
+        let (found, mut store) = Found::open(directory, lock_dir, adopt, here, None)?;
         let mut all_locks = Vec::new();
         for settings in settings {
             let numbering = settings.numbering().expect("the settings are checked");

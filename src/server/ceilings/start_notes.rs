@@ -63,7 +63,13 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// If the source refuses requests until a later instant, returns a note that says what to do.
 /// `is_above_floor`: it starts so late because its fleet may have handed out the IDs before.
-pub(super) fn not_reached(managed: &ManagedSource, now: Now, is_above_floor: bool) -> Option<Note> {
+/// `options` are those of [`Claimant`].
+pub(super) fn not_reached(
+    managed: &ManagedSource,
+    now: Now,
+    is_above_floor: bool,
+    options: &str,
+) -> Option<Note> {
     let source = managed.source();
     let name = source.name();
     let wait = source.unavailable_for(now);
@@ -74,15 +80,21 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now, is_above_floor: boo
     let (layout, _) = source.numbering().snowflake()?;
     let until = layout.rfc3339(now.after(wait).wall);
     let remedy = if is_yet_to_begin {
-        "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
+        String::from(
+            "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long",
+        )
     } else if is_above_floor {
-        "its fleet may have handed out the IDs up to then, as after a restore of the coordinator, which raises the fleet's \
-         floor; wait, and see docs/fleet.md"
+        String::from(
+            "its fleet may have handed out the IDs up to then, as after a restore of the coordinator, which raises the \
+             fleet's floor; wait, and see docs/fleet.md",
+        )
     } else {
-        "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
+        format!(
+            "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
          if it is right, give the source a worker ID that was never used; if no such IDs were handed out, or after \
-         `snowbank state forget`, lower the ceilings with `snowbank state lower` and this daemon's --state-dir (those \
+         `snowbank state forget`, lower the ceilings with `snowbank state lower {name} INSTANT{options}` (those \
          that were forgotten with --forgotten)"
+        )
     };
     Some(Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}")))
 }

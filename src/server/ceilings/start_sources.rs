@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::config::SourceSettings;
+use crate::config::{SourceSettings, directory_options};
 use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
@@ -31,6 +31,8 @@ use snowbank_state::{HostIdentity, Mark, Owner, StateError, WorkerLocks};
 pub(crate) struct Found {
     /// The state directory. `None`: the daemon keeps no state.
     path: Option<PathBuf>,
+    /// The options by which commands find this daemon's directories.
+    options: String,
     adopt: bool,
     pub(super) records: Vec<Record>,
     pub(super) owner: Owner,
@@ -180,10 +182,12 @@ impl Found {
     /// lock, if the daemon keeps a state.
     pub(crate) fn open(
         directory: Option<&Path>,
+        lock_dir: &Path,
         adopt: bool,
         here: HostIdentity,
         log: Option<&KernelLog>,
     ) -> Result<(Found, Option<DiskStore>), StartError> {
+        let options = directory_options(directory, lock_dir);
         let directory = directory.map(StateDir::lock).transpose()?;
         let mut records = directory.as_ref().map(StateDir::read).transpose()?.unwrap_or_default();
         let path = directory.as_ref().map(|directory| directory.path().to_owned());
@@ -207,7 +211,7 @@ impl Found {
             record_restores(directory, &mut records, here.boot.as_deref(), log)?;
         }
         let store = directory.map(|directory| DiskStore::new(directory, records.clone(), &here));
-        Ok((Found { path, adopt, records, owner, here, notes }, store))
+        Ok((Found { path, options, adopt, records, owner, here, notes }, store))
     }
 
     /// Returns what a later start of this process finds in the state, which has these records by
@@ -228,6 +232,11 @@ impl Found {
     /// Returns the state directory. `None`: the daemon keeps no state.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Returns the options by which commands find this daemon's directories.
+    pub(crate) fn options(&self) -> &str {
+        &self.options
     }
 
     /// Returns the numberings that the state has records of.
@@ -341,7 +350,7 @@ impl Found {
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
             let is_above_floor = first.position <= source.numbering.position_from(floor);
             let managed = self.managed(&source, first, fleet, horizon, now);
-            notes.extend(not_reached(&managed, now, is_above_floor));
+            notes.extend(not_reached(&managed, now, is_above_floor, &self.options));
             let first_ceiling = managed.first_ceiling(now);
             beginning.sources.push((index, self.first_record(&source, first.position)));
             beginning.ceilings.push((index, first_ceiling));
@@ -410,7 +419,7 @@ impl Found {
         let mut claimants = Vec::with_capacity(sources.len() + running.len());
         for Locked { index, settings, numbering, .. } in sources {
             let in_fleet = fleet.taken(*index).is_some() || settings.kind.takes_ranges();
-            claimants.push(Claimant { in_fleet, state_dir: self.path(), ..claimant(settings, numbering) });
+            claimants.push(Claimant { in_fleet, options: &self.options, ..claimant(settings, numbering) });
         }
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
@@ -460,7 +469,7 @@ pub(crate) fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering)
     };
     let name = &source.name;
     let max_ahead = source.max_ahead;
-    Claimant { name, numbering, max_ahead, catch_up, in_fleet: false, state_dir: None }
+    Claimant { name, numbering, max_ahead, catch_up, in_fleet: false, options: "" }
 }
 
 pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {

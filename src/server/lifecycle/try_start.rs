@@ -182,7 +182,9 @@ impl Control {
         let access = self.secrets.fleet.clone();
         let kernel_log = Arc::new(KernelLog::open());
         let here = kernel_log.host();
-        let (mut found, store) = Found::open(self.directory.as_deref(), self.adopt, here, Some(&kernel_log))?;
+        let lock_dir = &self.settings.lock_dir;
+        let directory = self.directory.as_deref();
+        let (mut found, store) = Found::open(directory, lock_dir, self.adopt, here, Some(&kernel_log))?;
         self.choices.append(&mut found.notes);
         let found = Arc::new(found);
         let in_fleet =
@@ -328,7 +330,7 @@ impl Control {
     fn running<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = Claimant<'a>> {
         self.granted().map(|(_, supply)| Claimant {
             in_fleet: self.is_of_fleet(&supply.settings),
-            state_dir: found.path(),
+            options: found.options(),
             ..claimant(&supply.settings, supply.source.numbering())
         })
     }

@@ -24,7 +24,9 @@ fn state_lower_lowers_a_far_ceiling_and_its_mark() {
     let bound = machine.shown().bound;
     let daemon = machine.start("");
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
-    daemon.assert_logs("snowbank state lower");
+    let [state, locks] = [machine.state(), machine.path("locks")].map(|path| path.display().to_string());
+    let options = format!(" --state-dir {state} --lock-dir {locks}");
+    daemon.assert_logs(&format!("`snowbank state lower default INSTANT{options}`"));
     // The daemon has written a mark that is as far ahead as its ceiling.
     daemon.stop();
     assert!(machine.shown().bound >= bound, "the stop lowered a ceiling that was not used");

@@ -123,7 +123,7 @@ fn check_start(records: &[Record], record: &Record) {
         max_ahead: std::time::Duration::ZERO,
         catch_up: std::time::Duration::ZERO,
         in_fleet: false,
-        state_dir: None,
+        options: "",
     };
     match plan(records, &[claimant], WALL) {
         Ok(Plan { starts, .. }) => {

@@ -1,7 +1,6 @@
 //! The rules of a start: no source starts so low that it could repeat an ID that was ever granted.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::time::Duration;
 
 use super::record::{Moment, Record};
@@ -26,30 +25,28 @@ pub struct Claimant<'a> {
     pub catch_up: Duration,
     /// True if a fleet's coordinator has the bounds of the source's worker IDs, or has its counter.
     pub in_fleet: bool,
-    /// The state directory. The refusal of a counter names it.
-    pub state_dir: Option<&'a Path>,
+    /// The options of the commands that refusals name: the directories of the state and the locks.
+    pub options: &'a str,
 }
 
 impl Claimant<'_> {
     fn kind(&self) -> Kind {
         Kind::of(self.numbering, self.in_fleet)
     }
+}
 
-    /// Returns the command that stores the record that a start of this counter needs.
-    fn set_command(&self) -> String {
-        let mut command = format!("`snowbank ticket set {} VALUE", self.name);
-        // The command names increment and offset, because another daemon of this machine may count
-        // under the same name with another offset.
-        if let Some(counter) = self.numbering.ticket()
-            && (counter.increment() != 1 || counter.offset() != 1)
-        {
-            command += &format!(" --increment {} --offset {}", counter.increment(), counter.offset());
-        }
-        if let Some(path) = self.state_dir {
-            command += &format!(" --state-dir {}", path.display());
-        }
-        command + "`"
+/// Returns the command that stores the record that a start of this counter needs. `options` are
+/// those of a [`Claimant`].
+pub fn set_command(name: &str, numbering: &Numbering, options: &str) -> String {
+    let mut command = format!("`snowbank ticket set {name} VALUE");
+    // The command names increment and offset, because another daemon of this machine may count
+    // under the same name with another offset.
+    if let Some(counter) = numbering.ticket()
+        && (counter.increment() != 1 || counter.offset() != 1)
+    {
+        command += &format!(" --increment {} --offset {}", counter.increment(), counter.offset());
     }
+    command + options + "`"
 }
 
 /// Where a claimant may start, by the records that bind it.
@@ -76,19 +73,21 @@ pub struct Plan {
 }
 
 impl StateError {
-    /// Returns the error for a source whose worker IDs, or whose counter, were moved away.
-    pub fn released(name: &str, numbering: &Numbering) -> StateError {
+    /// Returns the error for a source whose worker IDs, or whose counter, were moved away. `options`
+    /// are those of its [`Claimant`].
+    pub fn released(name: &str, numbering: &Numbering, options: &str) -> StateError {
+        let import = format!("`snowbank state import FILE{options}`");
         let reason = match numbering.snowflake() {
             Some((layout, workers)) => format!(
                 "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source worker IDs that no \
                  daemon uses, or bring these back: stop the daemon that has them now, and import its export here (or, if no daemon got \
-                 them, the same export) with `snowbank state import`",
+                 them, the same export) with {import}",
                 workers.in_words(),
                 by_name(layout)
             ),
             None => format!(
                 "source {name:?}: `snowbank state export` moved its counter away; to bring it back, stop the daemon that has \
-                 it now, and import its export here (or, if no daemon got it, the same export) with `snowbank state import`"
+                 it now, and import its export here (or, if no daemon got it, the same export) with {import}"
             ),
         };
         StateError::new(Cause::Released, reason)
@@ -96,8 +95,8 @@ impl StateError {
 
     /// Returns the error for a ticket counter that has no stored record.
     fn no_counter(claimant: &Claimant<'_>) -> StateError {
-        let name = claimant.name;
-        let command = claimant.set_command();
+        let Claimant { name, numbering, options, .. } = *claimant;
+        let command = set_command(name, numbering, options);
         let reason = format!(
             "source {name:?} is a ticket source, and the state has no record of its counter: no clock shows where it may \
              continue; while no daemon uses the state directory, run {command}, with the highest number that was ever handed \
@@ -109,8 +108,8 @@ impl StateError {
     /// Returns the error for a counter whose numbers may have been handed out elsewhere: by another
     /// copy of the machine, or by another daemon that shared the counter.
     pub fn restored(claimant: &Claimant<'_>) -> StateError {
-        let name = claimant.name;
-        let command = claimant.set_command();
+        let Claimant { name, numbering, options, .. } = *claimant;
+        let command = set_command(name, numbering, options);
         let reason = format!(
             "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
              from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \
@@ -212,7 +211,7 @@ pub fn unique_from(records: &[Record], claimant: &Claimant<'_>) -> Result<u64, S
 fn check_not_moved(records: &[Record], claimant: &Claimant<'_>) -> Result<(), StateError> {
     let mut moved = records.iter().filter(|record| record.released && !is_fleets(record, claimant));
     if let Some(record) = moved.find(|record| is_bound(record, claimant.numbering)) {
-        return Err(StateError::released(claimant.name, &record.numbering));
+        return Err(StateError::released(claimant.name, &record.numbering, claimant.options));
     }
     if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
         return Err(StateError::restored(claimant));

@@ -35,7 +35,7 @@ pub(crate) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> 
 
 pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
     let max_ahead = Duration::from_secs(10);
-    Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
+    Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, options: "" }
 }
 
 fn position(start: Option<Start>, numbering: &Numbering) -> Option<Position> {

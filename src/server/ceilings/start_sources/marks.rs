@@ -100,14 +100,14 @@ pub(super) fn older_copy(name: &str, numbering: &Numbering, end: u64, path: &Pat
 /// Returns the refusal of a source because its worker IDs, or other worker IDs that can make the
 /// same IDs, were moved away.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
-    let Claimant { name, numbering, .. } = *claimant;
+    let Claimant { name, numbering, options, .. } = *claimant;
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
-        return StateError::released(name, numbering).into();
+        return StateError::released(name, numbering, options).into();
     }
     StartError::UnusableState(format!(
         "source {name:?}: a worker ID of another layout, which can make the same IDs, was moved away by `snowbank state \
          export`; use worker IDs that no daemon uses, or bring that one back: stop the daemon that has it now, and import its export \
-         here (or, if no daemon got it, the same export) with `snowbank state import`"
+         here (or, if no daemon got it, the same export) with `snowbank state import FILE{options}`"
     ))
 }
 

@@ -135,6 +135,7 @@ fn host_in(boot: &str) -> HostIdentity {
 fn found(records: Vec<Record>) -> Found {
     Found {
         path: None,
+        options: String::new(),
         adopt: false,
         records,
         owner: Owner::new(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::first_position::guard;
 use super::marks::older_copy;
 use super::{check_end, claimant, highest_mark, refuse_foreign};
-use crate::config::Settings;
+use crate::config::{Settings, directory_options};
 use crate::server::shared::start_error::StartError;
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::store::{self, Claimant, Plan, Record};
@@ -31,6 +31,7 @@ pub fn check_records(
     if let Some(record) = store::foreign(records, &HostIdentity::here()).filter(|_| !adopt) {
         return Err(refuse_foreign(record, path));
     }
+    let options = directory_options(Some(path), &settings.lock_dir);
     let mut with_layout = settings.sources.iter().filter(|source| source.kind.follows_the_clock());
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
@@ -46,7 +47,7 @@ pub fn check_records(
     for (source, numbering) in &numbered {
         let has_fleet_worker_ids = settings.fleet.coordinator.is_some() && source.kind.follows_the_clock();
         let in_fleet = has_fleet_worker_ids || source.kind.takes_ranges();
-        claimants.push(Claimant { in_fleet, state_dir: Some(path), ..claimant(source, numbering) });
+        claimants.push(Claimant { in_fleet, options: &options, ..claimant(source, numbering) });
     }
     let Plan { starts, .. } = store::plan(records, &claimants, wall)?;
     if store::holder(path).is_some() {
@@ -59,7 +60,7 @@ pub fn check_records(
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         let start = start.unwrap_or_default().id_bound.max(guard(numbering, records, wall));
         match compare(&marks, numbering, start, records) {
-            Marked::Released => return Err(StateError::released(name, numbering).into()),
+            Marked::Released => return Err(StateError::released(name, numbering, &options).into()),
             Marked::Unknown => return Err(StateError::restored(claimant).into()),
             Marked::SinceThisCopy(end) if !adopt => return Err(older_copy(name, numbering, end, path)),
             Marked::Below | Marked::ByAnother(_) | Marked::SinceThisCopy(_) => {}
