@@ -192,10 +192,11 @@ fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
 }
 
 pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
-    match store::foreign(records, &HostIdentity::here()) {
+    match store::foreign(records, &HostIdentity::here()).next() {
         None => Ok(()),
         Some(_) => Err(Failure::no(format_args!(
-            "the state in {} is another machine's; export it there, or, once its daemon has stopped for good, start once with --adopt-state and the state that it used last",
+            "the state in {} is another machine's; run this command there, or, if that machine is gone, start a daemon with \
+             this state: its refusal says what to do first",
             path.display()
         ))),
     }

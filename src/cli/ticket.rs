@@ -8,7 +8,7 @@ use snowbank_id::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
 use super::inputs::{Inputs, STATE_DIRECTORY, environment_of_service};
-use super::state::{Directories, refuse_foreign};
+use super::state::Directories;
 use super::{Failure, Outcome, cores, whole, wrong_use};
 use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, directory_options, is_source_name};
 use crate::server::{KernelLog, StartError};
@@ -155,8 +155,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let Directories { state, lock_dir } = directories;
     let path = state.path()?;
     let directory = StateDir::lock(&path)?;
+    // The value replaces the counter's record, so it does not matter whose machine wrote that.
     let mut records = directory.read()?;
-    refuse_foreign(&records, &path)?;
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::from(counter);
     // The lock keeps daemons of this machine from taking the counter before the value is durable.

@@ -132,6 +132,37 @@ fn a_counter_with_a_damaged_mark_is_set() {
     seen.go_on(machine.setup(toml));
 }
 
+/// A backup is restored on new hardware. Its counter needs the table's highest number and nothing
+/// else; the other records there are still another machine's.
+#[test]
+fn a_restored_counter_is_set_before_its_first_start() {
+    if !crate::support::has_machine_id() {
+        return;
+    }
+    let counter = "[[sources]]\nname = \"t\"\nkind = \"ticket\"\n";
+    for other in ["", "[[sources]]\nname = \"a\"\nworker_ids = 5\n"] {
+        let (machine, mut seen) = (Machine::new(), Seen::default());
+        let toml = format!("{counter}{other}");
+        let set = |value: u64| machine.run(&["ticket", "set", "t", &value.to_string()]).printed();
+        set(0);
+        seen.crash(&machine, &toml);
+        let copy = machine.back_up();
+        seen.crash(&machine, &toml);
+        machine.restore(&copy);
+        fs::remove_dir_all(machine.path("locks")).expect("removed");
+        machine.edit(|record| record["machine"] = "another".into());
+        let advice = format!("run `snowbank ticket set t VALUE --state-dir {} ", machine.state().display());
+        machine.setup(&toml).end().assert_refusal(&[&advice, "start with --adopt-state"]);
+        set(*seen.0.iter().max().expect("numbers"));
+        let mut adopted = machine.setup(&toml);
+        if !other.is_empty() {
+            machine.setup(&toml).end().assert_refusal(&["\"a\"", "start with --adopt-state"]);
+            adopted = adopted.args(["--adopt-state"]);
+        }
+        seen.go_on(adopted);
+    }
+}
+
 /// The advice for a host name without an ordinal.
 #[test]
 fn a_number_in_the_environment_needs_the_origin_given() {

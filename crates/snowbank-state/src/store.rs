@@ -30,11 +30,10 @@ use super::identity::HostIdentity;
 use snowbank_core::grant::{Left, TakenOver};
 use snowbank_id::layout::Position;
 
-/// Returns the first record of another machine, if there is one. If this machine has no identity,
-/// returns `None`.
-pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
-    let here = here.machine.as_ref()?;
-    records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
+/// Returns the records of other machines. If this machine has no identity, returns none.
+pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> impl Iterator<Item = &'a Record> {
+    let here = here.machine.clone();
+    records.iter().filter(move |record| here.is_some() && record.machine.is_some() && record.machine != here)
 }
 
 /// Sources that begin, with all that a start decided about the records of other sources.

@@ -68,15 +68,29 @@ fn highest_mark(marks: &[Mark]) -> u64 {
     marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0)
 }
 
-/// Returns the refusal of another machine's record.
-fn refuse_foreign(record: &Record, path: &Path) -> StartError {
-    StartError::UnusableState(format!(
+/// Refuses records of another machine. No clock shows how far such a counter has counted since, so
+/// the refusal asks for its number. `options` are those of [`Claimant`].
+fn refuse_foreign(
+    records: &[Record],
+    here: &HostIdentity,
+    path: &Path,
+    options: &str,
+) -> Result<(), StartError> {
+    let Some(record) = store::foreign(records, here).next() else { return Ok(()) };
+    let counter = store::foreign(records, here).find(|record| record.numbering.ticket().is_some());
+    let counter = counter.map_or_else(String::new, |Record { name, numbering, .. }| {
+        format!(
+            "run {} with the highest number that was handed out, and likewise for other ticket sources; for all others, ",
+            store::set_command(name, numbering, options)
+        )
+    });
+    Err(StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
-         start with --adopt-state once its daemon has stopped for good, if this is the state that it used last, and no earlier \
-         copy; for two daemons, give this one worker IDs that no daemon uses, and an empty --state-dir",
+         once its daemon has stopped for good, {counter}start with --adopt-state, if this is the state that it used last, and no \
+         earlier copy; for two daemons, give this one worker IDs that no daemon uses, and an empty --state-dir",
         path.display(),
         record.name
-    ))
+    )))
 }
 
 /// Marks the records of counters as [`mark_restored`] does, and stores the marks.
@@ -193,10 +207,10 @@ impl Found {
         let path = directory.as_ref().map(|directory| directory.path().to_owned());
         let mut notes = Vec::new();
         if let Some(path) = &path
-            && let Some(record) = store::foreign(&records, &here)
+            && let Err(refusal) = refuse_foreign(&records, &here, path, &options)
         {
             if !adopt {
-                return Err(refuse_foreign(record, path));
+                return Err(refusal);
             }
             notes.push(Note::Warning(format!(
                 "adopted the state of another machine in {}: its daemon must never run again with these worker IDs",

@@ -120,9 +120,8 @@ fn the_record_of_another_machine_is_found() {
         Record::new("orders", &numbering, Position(0), &Owner::new(), &on(machine))
     };
     let records = [written_on(None), written_on(Some("here")), written_on(Some("there"))];
-    assert_eq!(foreign(&records, &on(Some("here"))), Some(&records[2]));
-    assert_eq!(foreign(&records[..2], &on(Some("here"))), None);
-    assert_eq!(foreign(&records, &on(None)), None);
+    assert!(foreign(&records, &on(Some("here"))).eq(&records[2..]));
+    assert_eq!(foreign(&records, &on(None)).count(), 0);
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub fn check_records(
     settings: &Settings,
     wall: UnixMicros,
 ) -> Result<(), StartError> {
-    if let Some(record) = store::foreign(records, &HostIdentity::here()).filter(|_| !adopt) {
-        return Err(refuse_foreign(record, path));
-    }
     let options = directory_options(Some(path), &settings.lock_dir);
+    if !adopt {
+        refuse_foreign(records, &HostIdentity::here(), path, &options)?;
+    }
     let mut with_layout = settings.sources.iter().filter(|source| source.kind.follows_the_clock());
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
