@@ -1,10 +1,11 @@
 //! `snowbank state lower`: lowers the ceilings of a source on purpose, because the stored ones are
 //! wrong.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::slice;
 
-use snowbank_id::layout::{Tick, UnixMicros};
+use snowbank_id::layout::{Tick, UnixMicros, WorkerSet};
 
 use super::super::{Failure, Outcome};
 use super::{Directories, in_words, mark, open_own, refuse_lower};
@@ -13,19 +14,21 @@ use snowbank_state::{Fate, Mark, Owner, StateError, WorkerLocks, instant_of, loc
 
 pub(super) const HELP: &str = "\
 For a source that refuses with clock_behind for long: the clock was far ahead, so the ceilings are, too, and the clock is right \
-again. Stop the daemon first. INSTANT must not be before the time of any ID of the source that was handed out: later IDs \
-would be repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
-promise.
+again. Stop the daemon first. What is lowered are worker IDs: --worker-id names them if the source had several. INSTANT must \
+not be before the time of any ID of these worker IDs that was handed out, under whatever source and in whatever layout: later \
+IDs would be repeated. `snowbank decode` shows the time of the highest ID in your tables: add a minute for IDs that clients hold \
+and have not stored yet. A worker ID that was never used needs no such promise.
 
-With --forgotten, NAME is the last source of a forgotten bound, as `snowbank state show` names it. That bound stands for all worker IDs that `snowbank state forget` dropped, whatever their source: INSTANT must not be before the time of any of their IDs.
+With --forgotten, NAME is the last source of a forgotten bound, as `snowbank state show` names it. That bound stands for all worker IDs that `snowbank state forget` dropped, whatever their source: INSTANT must not be before the time of any of their IDs. \
+A worker ID that has started since has its own ceiling above that bound: lower it with --worker-id, too.
 
 In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet assigned stay as \
 they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
-  1  no state, in use, nothing above INSTANT, an older copy, another state
-     granted more, moved away, or a mark cannot be written
+  1  no state, in use, nothing above INSTANT, several worker IDs and no
+     --worker-id, an older copy, another state granted more, moved away, or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
@@ -34,6 +37,9 @@ pub(in crate::cli) struct Arguments {
     name: String,
     /// An instant (RFC 3339): no ID of a later time was handed out
     instant: UnixMicros,
+    /// Lower only the ceilings of these worker IDs
+    #[arg(long, value_name = "N|A-B", conflicts_with = "forgotten")]
+    worker_id: Option<WorkerSet>,
     /// Lower what `state forget` left under this name, instead of the source's own ceilings
     #[arg(long)]
     forgotten: bool,
@@ -42,25 +48,36 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let Arguments { name, instant, forgotten, directories } = arguments;
+    let Arguments { name, instant, worker_id, forgotten, directories } = arguments;
     let path = directories.state.path()?;
     let (directory, mut records) = open_own(&path)?;
     let matching = records.extract_if(.., |record| {
         let is_meant = record.name == *name && record.forgotten == *forgotten;
-        is_meant && record.instant().is_some() && !record.assigned && !record.released
+        is_meant && is_named(record, worker_id.as_ref()) && !record.assigned && !record.released
     });
     let matching: Vec<Record> = matching.collect();
+    let owner = Owner::after(matching.iter().chain(&records).map(|record| &record.owner));
+    // The mark of a worker ID that was dropped and is used again belongs to its own record.
+    let is_used_again = |dropped: &Record| {
+        let mut own = records.iter().filter(|record| dropped.forgotten && !record.forgotten);
+        own.any(|record| record.numbering.shares_ids_with(&dropped.numbering))
+    };
+    let (bounds, matching): (Vec<Record>, Vec<Record>) = matching.into_iter().partition(is_used_again);
     // The locks keep daemons of this machine from taking the worker IDs before the new ceilings are
     // durable.
-    let locks = lock_records(&directories.lock_dir, &matching)?;
-    let owner = Owner::after(matching.iter().chain(&records).map(|record| &record.owner));
+    let mut locks = lock_records(&directories.lock_dir, &matching)?;
+    locks.extend(bounds.iter().map(|_| WorkerLocks::none()));
+    let matching: Vec<Record> = matching.into_iter().chain(bounds).collect();
     let what = format!("the state in {}", path.display());
     let options = directories.options(&path);
     let mut lowered = Vec::new();
     let mut lowered_locks = Vec::new();
+    let mut answer = Vec::new();
+    let mut worker_ids = BTreeSet::new();
     for (record, locks) in matching.into_iter().zip(locks) {
         let lower = below(&record, *instant, &owner);
-        if highest(&record, &locks)? <= lower.id_bound {
+        let granted = highest(&record, &locks)?;
+        if granted <= lower.id_bound {
             records.push(record);
             continue;
         }
@@ -69,6 +86,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             // Otherwise an interrupted run of this command may have written the record.
             refuse_lower(slice::from_ref(&record), slice::from_ref(&locks), &what, &options)?;
         }
+        let until = instant_of(&record.numbering, granted).rfc3339(0);
+        let of = in_words(&record);
+        let shown = path.display();
+        writeln!(
+            answer,
+            "source {name:?}, {of}: IDs were granted until {until}; goes on from {}, in {shown}",
+            instant.rfc3339(0)
+        )?;
+        worker_ids.insert(of);
         records.push(lower.clone());
         lowered.push(lower);
         lowered_locks.push(locks);
@@ -81,15 +107,26 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             path.display()
         )));
     }
+    // What the operator knows of one worker ID says nothing about another one.
+    if worker_id.is_none() && !forgotten && worker_ids.len() > 1 {
+        let worker_ids: Vec<String> = worker_ids.into_iter().collect();
+        return Err(Failure::no(format_args!(
+            "source {name:?}: found ceilings above {} of {}, allowed: one of them at a time; name it with --worker-id",
+            instant.rfc3339(0),
+            worker_ids.join(" and of ")
+        )));
+    }
     store::write(&directory, &records)?;
     mark(&lowered, &owner.state, &lowered_locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
-    for record in &lowered {
-        let of = in_words(record);
-        writeln!(out, "source {name:?}, {of}: goes on from {}, in {}", instant.rfc3339(0), path.display())?;
-    }
-    Ok(())
+    Ok(out.write_all(&answer)?)
+}
+
+/// Returns true if a record is of a layout, and all of its worker IDs are named, if any are.
+fn is_named(record: &Record, named: Option<&WorkerSet>) -> bool {
+    let Some((_, worker_ids)) = record.numbering.snowflake() else { return false };
+    named.is_none_or(|named| worker_ids.iter().all(|id| named.contains(id)))
 }
 
 /// Returns a record whose ceiling is the end of this instant's tick. The bound of worker IDs that a

@@ -77,7 +77,7 @@ pub(super) fn not_reached(
     if wait.is_zero() || is_yet_to_begin && wait <= SHORT_WAIT {
         return None;
     }
-    let (layout, _) = source.numbering().snowflake()?;
+    let (layout, worker_ids) = source.numbering().snowflake()?;
     let until = layout.rfc3339(now.after(wait).wall);
     let remedy = if is_yet_to_begin {
         String::from(
@@ -91,9 +91,10 @@ pub(super) fn not_reached(
     } else {
         format!(
             "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
-         if it is right, give the source a worker ID that was never used; if no such IDs were handed out, or after \
-         `snowbank state forget`, lower the ceilings with `snowbank state lower {name} INSTANT{options}` (those \
-         that were forgotten with --forgotten)"
+             if it is right, give the source a worker ID that was never used; if no ID of {} after an INSTANT was \
+             handed out, under whatever source and in whatever layout, run `snowbank state lower {name} INSTANT --worker-id \
+             {worker_ids}{options}` (and for what `snowbank state forget` dropped, with --forgotten)",
+            worker_ids.in_words()
         )
     };
     Some(Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}")))

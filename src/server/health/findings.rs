@@ -449,8 +449,8 @@ fn find_clock(source: &Subject) -> Found {
     } else {
         format!(
             "the wall clock is too far behind the next ID: {refuses}; set the clock right, or give the source a worker \
-             ID that was never used (after `snowbank state forget`, run `snowbank state lower NAME INSTANT --forgotten` \
-             instead)"
+             ID that was never used (after `snowbank state forget`, then also run `snowbank state lower NAME INSTANT \
+             --worker-id N` for it)"
         )
     };
     Some((Effect::Refuses, message))

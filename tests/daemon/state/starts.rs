@@ -26,7 +26,7 @@ fn state_lower_lowers_a_far_ceiling_and_its_mark() {
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
     let [state, locks] = [machine.state(), machine.path("locks")].map(|path| path.display().to_string());
     let options = format!(" --state-dir {state} --lock-dir {locks}");
-    daemon.assert_logs(&format!("`snowbank state lower default INSTANT{options}`"));
+    daemon.assert_logs(&format!("`snowbank state lower default INSTANT --worker-id 0{options}`"));
     // The daemon has written a mark that is as far ahead as its ceiling.
     daemon.stop();
     assert!(machine.shown().bound >= bound, "the stop lowered a ceiling that was not used");
@@ -40,8 +40,43 @@ fn state_lower_lowers_a_far_ceiling_and_its_mark() {
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     let lowered = machine.run(&["state", "lower", "default", now]);
     assert!(lowered.code == Some(0), "{lowered:?}");
+    let until = format!("worker ID 0: IDs were granted until {}", unix_ms() / 31_556_952_000 + 1_971);
+    assert!(lowered.out.contains(&until) && lowered.out.contains("; goes on from 2026-01-01"), "{lowered:?}");
     let id = machine.start("").draw_one();
     assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
+}
+
+/// The bound that `state forget` keeps is far ahead, as after a clock that was. A worker ID that was
+/// never used has started above it, and has it as its own ceiling. The IDs of worker ID 2 were handed
+/// out.
+#[test]
+fn state_lower_lowers_only_the_worker_id_that_is_named() {
+    let machine = Machine::new();
+    for worker in [1, 2] {
+        let daemon = machine.start(&format!("worker_ids = {worker}"));
+        daemon.draw_one();
+        daemon.stop();
+    }
+    machine.run(&["state", "forget"]).printed();
+    ahead(&machine, 7_200_000);
+    let is_behind = |worker: u32| {
+        let daemon = machine.start(&format!("worker_ids = {worker}"));
+        assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND, "worker ID {worker}");
+        daemon.assert_logs(&format!("`snowbank state lower default INSTANT --worker-id {worker} "));
+        daemon.stop();
+    };
+    is_behind(3);
+    let lower = ["state", "lower", "default", "2026-01-01T00:00:00Z"];
+    let refused = machine.run(&lower).refusal(1);
+    assert!(
+        refused.contains("of worker ID 2 and of worker ID 3") && refused.contains("--worker-id"),
+        "{refused}"
+    );
+    machine.run(&[&lower[..], &["--worker-id", "3"]].concat()).printed();
+    let daemon = machine.start("worker_ids = 3");
+    assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
+    daemon.stop();
+    is_behind(2);
 }
 
 /// A mark may say more than this state knows: that another state granted IDs, or that another
@@ -234,15 +269,16 @@ fn forgotten_worker_ids_repeat_no_id_under_a_slow_clock() {
     daemon.stop();
     // The bound stands for more worker IDs than those of the source with its name.
     let lower = ["state", "lower", "default", "2026-01-01T00:00:00Z"];
+    let lower_own = [lower.as_slice(), &["--worker-id", "9"]].concat();
     let forgotten = |machine: &Machine| {
         let shown = machine.run(&["state", "show"]).out;
         let bound = shown.lines().find(|line| line.contains("no worker ID without a record"));
         bound.expect("a forgotten bound").to_owned()
     };
     let before = forgotten(&other);
-    other.run(&lower);
+    other.run(&lower_own).printed();
     assert_eq!(forgotten(&other), before, "the source's name lowered what stands for other sources");
-    let again = other.run(&lower);
+    let again = other.run(&lower_own);
     assert!(again.code == Some(1) && again.err.contains("only with --forgotten"), "{again:?}");
     other.run(&[lower.as_slice(), &["--forgotten"]].concat()).printed();
     fs::remove_dir_all(other.path("locks")).expect("the marks are gone");
