@@ -189,10 +189,19 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     }
     let mark = Mark::granted(wanted.id_bound, &owner.state);
     records.retain(|record| record.key() != wanted.key());
+    let has_others = records.iter().any(|record| record.numbering.ticket().is_some());
     records.push(wanted);
     store::write(&directory, &records)?;
     locks.mark_anew(&mark).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;
-    Ok(writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?)
+    writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?;
+    if has_others {
+        writeln!(
+            out,
+            "the state's other counters stay where they are (`snowbank state show`): a source that gets an earlier name \
+             back goes on there"
+        )?;
+    }
+    Ok(())
 }

@@ -193,6 +193,19 @@ fn a_counter_without_a_stored_value_does_not_start() {
     machine.setup(&other).end().assert_refusal(&["\"users\"", &command]);
 }
 
+/// Two names count two tables, so a change of the name that is rolled back finds the old counter.
+#[test]
+fn a_renamed_counter_is_told_of_the_old_one() {
+    let machine = counted_from("1000");
+    let renamed = ORDERS.replace("orders", "orders2");
+    machine.setup(&renamed).end().assert_refusal(&["set orders2 VALUE", "another name is another counter"]);
+    let said = machine.run(&["ticket", "set", "orders2", "1000"]).printed();
+    assert!(said.contains("the state's other counters stay where they are"), "{said}");
+    let new = Machine::new().setup(ORDERS).end();
+    new.assert_refusal(&["no record of its counter"]);
+    assert!(!new.stderr.contains("another counter"), "{new:?}");
+}
+
 #[test]
 fn ticket_set_only_raises_a_counter() {
     let machine = counted_from("41");

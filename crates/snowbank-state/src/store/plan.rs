@@ -49,6 +49,11 @@ pub fn set_command(name: &str, numbering: &Numbering, options: &str) -> String {
     command + options + "`"
 }
 
+/// What follows from a counter's name if the state has other counters: the source may have been
+/// renamed.
+const NAMES_COUNT: &str = "; another name is another counter: the others of this state stay where they are, and a source that \
+     gets an earlier name back goes on there, below the numbers that it handed out since";
+
 /// Where a claimant may start, by the records that bind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
@@ -93,14 +98,15 @@ impl StateError {
         StateError::new(Cause::Released, reason)
     }
 
-    /// Returns the error for a ticket counter that has no stored record.
-    fn no_counter(claimant: &Claimant<'_>) -> StateError {
+    /// Returns the error for a ticket counter that has none of these stored records.
+    fn no_counter(claimant: &Claimant<'_>, records: &[Record]) -> StateError {
         let Claimant { name, numbering, options, .. } = *claimant;
         let command = set_command(name, numbering, options);
         let reason = format!(
             "source {name:?} is a ticket source, and the state has no record of its counter: no clock shows where it may \
              continue; while no daemon uses the state directory, run {command}, with the highest number that was ever handed \
-             out, or 0 if none was"
+             out, or 0 if none was{}",
+            if records.iter().any(|record| record.numbering.ticket().is_some()) { NAMES_COUNT } else { "" }
         );
         StateError::new(Cause::Setting, reason)
     }
@@ -179,7 +185,7 @@ pub fn plan<'a>(
         let Binding { near, far } = Binding::of(records, claimants, claimant, at);
         let start = start(near, claimant, records, at.wall)?;
         if start.is_none() && claimant.kind().counts_by_itself() {
-            return Err(StateError::no_counter(claimant));
+            return Err(StateError::no_counter(claimant, records));
         }
         starts.push(start);
         passed_over.push(highest(far));
