@@ -261,7 +261,6 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     // durable.
     let arriving = given(&export.records);
     let locks = lock_records(&directories.lock_dir, &arriving)?;
-    refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
     let mut answer = Vec::new();
     for record in &export.records {
         let name = &record.name;
@@ -271,6 +270,7 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let merged = store::merge(stored, export, &owner, &KernelLog::open().host())?;
+    refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
     store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))

@@ -111,6 +111,34 @@ fn worker_ids_that_were_moved_come_back_with_the_last_export() {
     seen.go_on(machine.setup("worker_ids = 5"));
 }
 
+/// The new machine's daemon started before the import, so its state is the newest one.
+#[test]
+fn an_import_that_came_too_late_goes_through_the_old_machine() {
+    let (old, new, mut seen) = (Machine::new(), Machine::new(), Seen::default());
+    let file = |machine: &Machine, name| machine.path(name).display().to_string();
+    let export = |machine: &Machine, name| {
+        machine.run(&["state", "export", "--output", &file(machine, name)]).printed();
+    };
+    let toml = "[[sources]]\nname = \"a\"\nworker_ids = 5\n";
+    let both = format!("{toml}[[sources]]\nname = \"b\"\nworker_ids = 6\n");
+    seen.go_on(old.setup(&both));
+    export(&old, "first");
+    seen.go_on(new.setup(toml));
+    let late = new.run(&["state", "import", &file(&old, "first")]).refusal(1);
+    assert!(
+        late.contains("goes on without an import") && late.contains("import that where this export"),
+        "{late}"
+    );
+    seen.go_on(new.setup(toml));
+    export(&new, "back");
+    old.run(&["state", "import", &file(&new, "back")]).printed();
+    export(&old, "last");
+    let stale = old.run(&["state", "import", &file(&old, "first")]).refusal(1);
+    assert!(stale.contains("were moved away from here"), "{stale}");
+    new.run(&["state", "import", &file(&old, "last")]).printed();
+    seen.go_on(new.setup(&both));
+}
+
 #[test]
 fn a_counter_with_a_damaged_mark_is_set() {
     let (machine, mut seen) = (Machine::new(), Seen::default());

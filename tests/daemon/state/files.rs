@@ -93,7 +93,7 @@ fn export_and_import_move_a_worker() {
     let refused = new.run(&["state", "import", file]);
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
-    assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("has since granted worker IDs") && said.lines().count() == 1, "{said}");
     // The second import is refused even if the state is lost, because the worker ID was used on
     // this machine.
     fs::remove_dir_all(new.state()).expect("removed");

@@ -203,11 +203,21 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
         let furthest = with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)?;
         (furthest.id_bound < stored.id_bound).then_some(furthest)
     })?;
-    let reason = format!(
-        "source {:?}: the export ends at ID {}, but this machine has since granted worker IDs that it shares with source \
-         {:?} up to ID {}; export again where they were used last",
-        lower.name, lower.id_bound, stored.name, stored.id_bound
-    );
+    let (name, end) = (&lower.name, lower.id_bound);
+    let (other, bound) = (&stored.name, stored.id_bound);
+    let reason = if stored.released {
+        format!(
+            "source {name:?}: the export ends at ID {end}, but worker IDs that it shares with source {other:?} were moved away \
+             from here at ID {bound}; import the export of the machine that used them last"
+        )
+    } else {
+        format!(
+            "source {name:?}: the export ends at ID {end}, but this machine has since granted worker IDs that it shares with \
+             source {other:?} up to ID {bound}; if another machine used them later, import its export; else this state is the \
+             newest, and goes on without an import; to get the other sources of the export, export here, import that where \
+             this export was made, and import here what you then export there"
+        )
+    };
     Some(StateError::new(Cause::Damaged, reason))
 }
 
