@@ -91,7 +91,9 @@ fn a_damaged_state_is_moved_away() {
     let (machine, mut seen) = (Machine::new(), Seen::default());
     seen.crash(&machine, "worker_ids = 5");
     machine.restore(b"");
-    machine.setup("worker_ids = 5").end().assert_refusal(&["past every ID handed out, move the file away"]);
+    let advice =
+        ["past every ID handed out, move the file away", "`snowbank state export` moved away from here"];
+    machine.setup("worker_ids = 5").end().assert_refusal(&advice);
     fs::rename(machine.file(), machine.path("damaged")).expect("renamed");
     seen.go_on(machine.setup("worker_ids = 5"));
 }

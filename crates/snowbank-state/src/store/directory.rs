@@ -169,7 +169,8 @@ fn unusable(directory: &Path, error: &CopyError) -> StateError {
         CopyError::Corrupt(damage) => format!(
             "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
              every ID handed out, move the file away: a start without it begins above the clock, and `snowbank ticket set` \
-             begins ticket counters"
+             begins ticket counters; it would also use worker IDs that `snowbank state export` moved away from here, so \
+             configure none of those"
         ),
         CopyError::Newer(_) | CopyError::Foreign(_) => format!("cannot be used: {error}"),
     };
