@@ -188,13 +188,21 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
         )));
     }
     let mark = Mark::granted(wanted.id_bound, &owner.state);
+    let is_lowered = stored.is_some_and(|stored| stored.id_bound > wanted.id_bound);
+    let mark_lock = || {
+        locks.mark_anew(&mark).map_err(|error| {
+            Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
+        })
+    };
+    // As at a clean stop: if this is interrupted, no mark is above the state.
+    if is_lowered {
+        mark_lock()?;
+    }
     records.retain(|record| record.key() != wanted.key());
     let has_others = records.iter().any(|record| record.numbering.ticket().is_some());
     records.push(wanted);
     store::write(&directory, &records)?;
-    locks.mark_anew(&mark).map_err(|error| {
-        Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
-    })?;
+    mark_lock()?;
     writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?;
     if has_others {
         writeln!(

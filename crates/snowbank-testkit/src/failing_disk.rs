@@ -47,6 +47,15 @@ impl FailingDisk {
         self.under(setup).env("FAILING_DISK_KERNEL_LOG", self.log())
     }
 
+    /// Runs a command that uses the disk.
+    pub fn run(&self, directory: &Path, arguments: &[&str]) -> Said {
+        let mut command = program();
+        command.args(arguments).env("SNOWBANK_STATE_DIR", directory.join("state"));
+        command.env("SNOWBANK_LOCK_DIR", directory.join("locks")).env("LD_PRELOAD", library());
+        command.env("FAILING_DISK_DIR", &self.directory).env("FAILING_DISK_CONTROL", &self.control);
+        Said::by(command.env("FAILING_DISK_RECORD", self.record()))
+    }
+
     /// Runs a command that reads the file in place of the kernel's log.
     pub fn run_with_log(&self, directory: &Path, arguments: &[&str]) -> Said {
         let mut command = program();

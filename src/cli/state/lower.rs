@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let mut worker_ids = BTreeSet::new();
     for (record, locks) in matching.into_iter().zip(locks) {
         let lower = below(&record, *instant, &owner);
-        let granted = highest(&record, &locks)?;
+        let granted = highest(&record, &locks, &owner.state)?;
         if granted <= lower.id_bound {
             records.push(record);
             continue;
@@ -101,8 +101,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
     if lowered.is_empty() {
         return Err(Failure::no(format_args!(
-            "source {name:?}: found no ceiling above {} in {}; see `snowbank state show`; a forgotten bound, which stands for \
-             all worker IDs that were dropped, is lowered only with --forgotten",
+            "source {name:?}: found no ceiling above {} in {}; see `snowbank state show`; a counter is lowered by `snowbank \
+             ticket set --lower`, and a forgotten bound, which stands for all worker IDs that were dropped, only with --forgotten",
             instant.rfc3339(0),
             path.display()
         )));
@@ -116,10 +116,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             worker_ids.join(" and of ")
         )));
     }
-    store::write(&directory, &records)?;
+    // As at a clean stop: if this is interrupted, no mark is above the state.
     mark(&lowered, &owner.state, &lowered_locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
+    store::write(&directory, &records)?;
     Ok(out.write_all(&answer)?)
 }
 
@@ -153,7 +154,8 @@ fn refuse_other_marks(lower: &Record, locks: &WorkerLocks, options: &str) -> Out
         }
         if mark.state != lower.owner.state && mark.id_bound > lower.id_bound {
             return Err(Failure::no(format_args!(
-                "source {name:?}, {}: another state ({}) was granted IDs up to {}; lower that one, with its --state-dir",
+                "source {name:?}, {}: another state ({}) was granted IDs until {} since the machine's boot; give an INSTANT after \
+                 that, or leave this worker ID to that state",
                 in_words(lower),
                 mark.state,
                 instant_of(numbering, mark.id_bound).rfc3339(0)
@@ -163,10 +165,11 @@ fn refuse_other_marks(lower: &Record, locks: &WorkerLocks, options: &str) -> Out
     Ok(())
 }
 
-/// Returns the higher of two bounds: that of the record, and the highest mark of its worker IDs. If
-/// an earlier run of this command was interrupted, a mark may be above the record.
-fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
+/// Returns the higher of two bounds: that of the record, and the highest mark that its state left in
+/// the locks of its worker IDs. Such a mark is above the record if the record was lowered with another
+/// lock directory. What another state was granted is none of this state's ceilings.
+fn highest(record: &Record, locks: &WorkerLocks, state: &str) -> Result<u64, Failure> {
     let marks = locks.own_marks()?;
-    let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);
-    Ok(record.id_bound.max(marked))
+    let own = marks.iter().filter(|mark: &&Mark| mark.state == state);
+    Ok(own.map(|mark| mark.id_bound).max().unwrap_or(0).max(record.id_bound))
 }

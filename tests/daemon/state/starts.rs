@@ -79,6 +79,42 @@ fn state_lower_lowers_only_the_worker_id_that_is_named() {
     is_behind(2);
 }
 
+/// The power fails after the mark, and before the state is written.
+#[test]
+fn an_interrupted_state_lower_can_be_run_again_later() {
+    let (machine, _) = used();
+    ahead(&machine, 7_200_000);
+    machine.start("").stop();
+    let (marked, unwritten) = (machine.marked(), machine.back_up());
+    let disk = machine.disk();
+    disk.order(&format!("sync fail {EIO}"));
+    let failed = disk.run(&machine.path(""), &["state", "lower", "default", "2026-01-01T00:00:00Z"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(machine.marked() < marked);
+    machine.restore(&unwritten);
+    machine.run(&["state", "lower", "default", "2026-01-02T00:00:00Z"]).printed();
+    machine.start("").draw_and_stop();
+}
+
+/// Worker ID 2 is another daemon's by now, so its IDs are no matter of this state.
+#[test]
+fn state_lower_leaves_out_what_another_state_was_granted() {
+    let machine = Machine::new();
+    for worker in [2, 1] {
+        machine.start(&format!("worker_ids = {worker}")).draw_and_stop();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let now = snowbank_id::layout::UnixMicros(unix_ms().cast_signed() * 1_000).rfc3339(3);
+    machine.beside("worker_ids = 2").start().draw_and_stop();
+    machine.edit(|record| {
+        if record["worker_ids"] == "1" {
+            record["id_bound"] = (1_u64 << 62).to_string().into();
+        }
+    });
+    let lowered = machine.run(&["state", "lower", "default", &now]).printed();
+    assert!(lowered.contains("worker ID 1: ") && lowered.lines().count() == 1, "{lowered}");
+}
+
 /// A mark may say more than this state knows: that another state granted IDs, or that another
 /// machine has the worker ID.
 #[test]
