@@ -183,18 +183,16 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         "epoch=1577836800000, whose IDs are at ",
         "it gets there at 20",
         "Keep layout twitter, or choose one whose IDs lie higher. ",
-        "With a --state-dir of its own it would hand out IDs of the old layout a second time",
+        "With a daemon and a --state-dir of its own it may hand out IDs that are recorded here a second time",
     ]);
     // The same worker ID in other bits makes other IDs at other times, too, so nothing tells them
     // apart.
     let other_bits = "time:43,worker:8,sequence:12;epoch=2020-01-01";
     machine.setup("").args(["--layout", other_bits]).end().assert_refusal(&["a second time"]);
     // Worker ID 3 never made an ID of worker ID 0.
-    machine
-        .setup("worker_ids = 3")
-        .args(["--layout", later])
-        .end()
-        .assert_refusal(&["Or give it a --state-dir of its own: its worker IDs make none of the IDs"]);
+    machine.setup("worker_ids = 3").args(["--layout", later]).end().assert_refusal(&[
+        "Or give it to a daemon of its own, with a --state-dir of its own: its worker IDs make none of",
+    ]);
     // Whoever does so all the same is warned.
     let daemon = machine.beside("").args(["--layout", later]).start();
     daemon.assert_logs("makes some of them a second time");

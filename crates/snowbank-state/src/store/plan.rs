@@ -375,13 +375,13 @@ fn start(
 }
 
 /// The advice if the claimant's IDs are none of the stored records.
-const STATE_DIR_IS_SAFE: &str = "Or give it a --state-dir of its own: its worker IDs make none of the IDs that are recorded here, \
-     and it starts at the clock, below them. Do that only if no other machine had these worker IDs in the old layout";
+const STATE_DIR_IS_SAFE: &str = "Or give it to a daemon of its own, with a --state-dir of its own: its worker IDs make none of \
+     the IDs that are recorded here, and it starts at the clock, below them. Do that only if no other machine had these worker IDs in the old layout";
 
 /// The advice if the claimant could make IDs of a stored record.
-const STATE_DIR_REPEATS: &str = "With a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \
-     for a table that has none of them. Or give it worker IDs that the old layout never had, and start again: this message \
-     then says whether they repeat any";
+const STATE_DIR_REPEATS: &str = "With a daemon and a --state-dir of its own it may hand out IDs that are recorded here a second \
+     time: do that only for a table that has none of them. Or give it worker IDs that the old layout never had, and start \
+     again: this message then says whether they may repeat any";
 
 /// Returns true if the claimant could make, at whatever time, an ID that the record's worker IDs
 /// made.
