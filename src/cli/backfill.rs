@@ -404,7 +404,10 @@ impl Backfill {
 /// commands this one has then failed.
 fn not_written(error: io::Error) -> Failure {
     if error.kind() != io::ErrorKind::BrokenPipe {
-        return Failure::Output(error);
+        return Failure::no(format_args!(
+            "cannot write the output: {error}; if its last line has no line end, remove it: it is a part of an ID; then go on \
+             with the instants whose IDs are not printed"
+        ));
     }
     Failure::no("the reader of the output is gone; go on with the instants whose IDs it did not read")
 }

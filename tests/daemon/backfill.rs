@@ -55,6 +55,14 @@ fn ids(said: &str) -> Vec<u64> {
 }
 
 #[test]
+fn a_full_disk_may_have_cut_off_the_last_line() {
+    let mut command = backfill(&Machine::new(), "twitter", "5");
+    command.stdout(File::options().write(true).open("/dev/full").expect("a full device"));
+    let said = run(&mut command, "2024-01-01T00:00:00Z\n");
+    assert!(said.code == Some(1) && said.err.contains("it is a part of an ID"), "{said:?}");
+}
+
+#[test]
 fn each_instant_gets_an_id_of_its_tick_and_worker() {
     let machine = Machine::new();
     let input = "2024-01-01T00:00:00Z\r\n1704067200000\n2024-01-01T01:00:00.005+01:00\n1706745600000";
