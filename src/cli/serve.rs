@@ -14,7 +14,7 @@ use crate::server::{self, Beginning, Inherited, Note, Server, Signals, StartErro
 use crate::service::{Logs, Notifier};
 
 const HELP: &str = "\
-Exit code 0: stopped as asked. 1: it could not go on. 2: somebody must change something. 3: the cause may pass by itself.";
+Exit code 0: stopped as asked. 2: somebody must change something. 3: the cause may pass by itself.";
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
