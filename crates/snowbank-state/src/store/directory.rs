@@ -224,7 +224,7 @@ fn refused(path: &Path, untrusted: Untrusted) -> StateError {
         Untrusted::NotSeen(error) => return not_made(path, &error),
         Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => format!(
             "cannot use the state directory {shown}: {found}; another user could put another directory in its place, and \
-             IDs would repeat: name a directory that belongs to this user (--state-dir DIR)"
+             IDs would repeat: name the directory that has the state and belongs to this user (--state-dir DIR)"
         ),
         Untrusted::Open(open, mode) => format!(
             "every user can write {} (mode {mode:o}), and so replace the state in {shown} and make IDs repeat; only its \
