@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import pathlib
 import signal
@@ -13,7 +14,7 @@ import pytest
 from support import Daemon, free_port
 
 from snowbank_client import Client, DeadlineError, EndpointError, RefusedError, _dial, _options
-from snowbank_client._dial import SocketAddress
+from snowbank_client._dial import Dialer, SocketAddress
 from snowbank_client._options import Options, Times
 from snowbank_client._rest import Endpoints
 
@@ -120,6 +121,33 @@ def test_a_lookup_that_hangs_is_given_up_and_not_repeated(
             client.batch(1, timeout=1)
         goes_on.set()
     assert lookups == [NAME]
+
+
+def test_a_thread_that_cannot_start_is_its_dials_failure(
+    fleet: dict[str, Daemon], resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver.hosts = list(fleet)
+    real, refusals = _thread.start_new_thread, ["look-up"]
+
+    def start(function: Any, args: Any) -> int:
+        if refusals and "_look_up" in function.__name__:
+            refusals.clear()
+            raise RuntimeError("can't start new thread")
+        return real(function, args)
+
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    with Client(address_of(fleet), timeout=20) as client:
+        assert len(client.batch(5)) == 5
+        assert client.stats().failures == 1
+
+
+def test_whatever_a_dial_raises_is_its_endpoints_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Dialer) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Dialer, "_dial", fail)
+    with pytest.raises(EndpointError, match="MemoryError"):
+        asyncio.run(Dialer(_options.endpoints("127.0.0.1:1")[0], options("127.0.0.1:1")).dial())
 
 
 def test_addresses_are_tried_from_the_one_behind_the_last_on(resolver: Resolver) -> None:

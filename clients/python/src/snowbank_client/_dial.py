@@ -46,7 +46,8 @@ class Dialer:
             raise
         except asyncio.TimeoutError:
             raise EndpointError(self.name, f"it does not greet within {limit:g} s") from None
-        except (OSError, ValueError) as error:
+        except Exception as error:
+            # Whatever it is, such as no memory for a thread: other dials and rounds must go on.
             raise EndpointError(self.name, describe(error)) from None
 
     async def _dial(self) -> Row:
@@ -79,11 +80,13 @@ class Dialer:
         if (address.path or is_ip(address.host)) and not (address.tls or self._options.token_file):
             return self._look_up()
         if self._preparing is None or self._preparing.done():
-            self._preparing = asyncio.get_running_loop().create_future()
+            begun: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
             # Nobody may wait for it any more.
-            self._preparing.add_done_callback(lambda one: one.cancelled() or one.exception())
+            begun.add_done_callback(lambda one: one.cancelled() or one.exception())
             # Unlike those of an executor, such a thread does not keep the process alive.
-            _thread.start_new_thread(self._look_up_for, (self._preparing,))
+            _thread.start_new_thread(self._look_up_for, (begun,))
+            # Not before it runs, because further dials join it.
+            self._preparing = begun
         limit = self._options.times.resolve
         await asyncio.wait({self._preparing}, timeout=limit)
         if not self._preparing.done():
