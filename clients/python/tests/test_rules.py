@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 from support import PYTHON
 
-from snowbank_client import Client, Stats
+from snowbank_client import Client, Event, Stats
 from snowbank_client._buffer import Stock
 from snowbank_client._wire import Next
 
@@ -62,3 +64,36 @@ def test_the_age_counts_from_the_request() -> None:
 
     stock = Stock(batch, deque([1]))
     assert (stock.until, stock.wall_until) == (101.0, 2001.0)
+
+
+def test_an_event_whose_function_ends_its_thread(fake: str) -> None:
+    def leave(_: Event) -> None:
+        sys.exit(3)
+
+    with Client(fake, timeout=20, on_event=leave) as client:
+        assert client.batch(1) == [1]
+
+
+def test_an_event_whose_function_calls_its_own_client(fake: str) -> None:
+    errors: list[RuntimeError] = []
+
+    def call(_: Event) -> None:
+        try:
+            client.ping()
+        except RuntimeError as error:
+            errors.append(error)
+
+    with Client(fake, timeout=20, on_event=call) as client:
+        assert client.batch(1) == [1]
+        assert "call it from another thread" in str(errors[0])
+
+
+def test_figures_wait_while_another_thread_makes_a_buffer(fake: str) -> None:
+    with Client(fake) as client:
+        scraper = threading.Thread(target=client.stats)
+        # As a new buffer holds it.
+        with client._shared.lock:
+            scraper.start()
+            scraper.join(0.3)
+            assert scraper.is_alive()
+        scraper.join()

@@ -65,13 +65,18 @@ class Shared:
         if self.options.on_event is not None:
             try:
                 self.options.on_event(event)
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                # A SystemExit, too, would end the client's thread, and no one would hear of it.
                 log.exception("on_event failed")
 
     def stats(self) -> Stats:
         """Returns the figures of now, with those of the IDs that buffers still have."""
-        stocks = [buffer._stock for buffer in self.buffers]
-        endpoints = self.calls.endpoints.all if self.calls is not None else []
+        with self.lock:
+            stocks = [buffer._stock for buffer in self.buffers]
+        calls = self.calls
+        endpoints = calls.endpoints.all if calls is not None else []
         return replace(
             self.counters,
             ids=self.counters.ids + sum(stock.handed_out for stock in stocks),

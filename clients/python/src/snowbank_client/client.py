@@ -47,7 +47,8 @@ class BaseClient:
     - `take_turns`: calls use the endpoints in turn, for pairs of ticket servers. IDs of successive
       calls do not increase.
     - `on_event`: a function that hears of connections, failures, refusals and collisions. It runs
-      where the client does, so it must not wait. The logger `snowbank_client` has them, too.
+      where the client does, so it must not wait. What it raises is logged. The logger
+      `snowbank_client` has the events, too.
 
     A client connects at its first call. Close it, or use `with`.
     """
@@ -177,7 +178,9 @@ class Client(BaseClient):
             calls = shared.calls
             if not isinstance(calls, _ThreadCalls) or calls.is_inherited:
                 shared.calls = calls = _ThreadCalls(shared)
-            return calls
+        if calls.is_this_thread:
+            raise RuntimeError("on_event waits for its own client: call it from another thread")
+        return calls
 
 
 class Ids(Buffer[Client]):
@@ -280,6 +283,11 @@ class _ThreadCalls(Calls):
         # wait for its start for ever. Handlers run in the main thread, so the loop is made here.
         self._ident = _thread.start_new_thread(self._serve, ())
 
+    @property
+    def is_this_thread(self) -> bool:
+        """Returns true in on_event."""
+        return self._ident == threading.get_ident()
+
     def soon(self, work: Callable[[], object]) -> None:
         """Lets the thread do something. Raises RuntimeError when it has ended."""
         self._works.append(work)
@@ -294,7 +302,7 @@ class _ThreadCalls(Calls):
         """Ends the thread. Calls in flight may end until then."""
         self._until = deadline
         self.abandon()
-        if self._ident != threading.get_ident():
+        if not self.is_this_thread:
             self._is_running.acquire(timeout=deadline.left + _GRACE_S)
 
     def _do(self) -> None:
