@@ -87,6 +87,9 @@ func (l *lane) try(k *call) (got *reply, wait time.Duration, err error) {
 	if dialing != nil {
 		select {
 		case <-dialing.done:
+			if c.problem() == nil {
+				conn = dialing.made
+			}
 			told := dialing.refused
 			if told != nil && told.isRetried() {
 				told = c.soonest(k.deadline)

@@ -35,7 +35,8 @@ type lane struct {
 // dialing is a dial in flight, which all calls without a connection wait for.
 type dialing struct {
 	done chan struct{}
-	// refused is the daemon's answer in place of WELCOME, or nil.
+	// made is the connection, or nil, and refused the daemon's answer in place of WELCOME.
+	made    *connection
 	refused *RefusedError
 }
 
@@ -66,6 +67,7 @@ func (l *lane) connected() (*connection, *dialing, time.Duration) {
 
 func (l *lane) dial(d *dialing, e *endpoint) {
 	conn, err := l.core.dial(l.core.ctx, &e.place)
+	d.made = conn
 	d.refused, _ = err.(*RefusedError)
 	l.mu.Lock()
 	l.dialing = nil

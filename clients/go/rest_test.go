@@ -298,6 +298,21 @@ func (n *fakeNames) lookup(context.Context, string) ([]string, error) {
 	return append([]string(nil), n.ips...), nil
 }
 
+func TestACallThatConnectedAsksBeforeItsNextTurn(t *testing.T) {
+	healthy, silent := startFake(t), startFake(t)
+	silent.helloReply = func(uint16) []byte { return nil }
+	times := longTimes()
+	times.connect = 2 * time.Second
+	client := newClient(t, Options{Endpoints: []string{healthy.address, silent.address}, TakeTurns: true, times: times})
+	// The first one has its turn.
+	client.core.turn.Store(1)
+	began := time.Now()
+	one(t, client)
+	if took := time.Since(began); took > time.Second {
+		t.Error(took)
+	}
+}
+
 func TestANameIsResolvedForEachConnection(t *testing.T) {
 	daemon := startFake(t)
 	_, port, err := net.SplitHostPort(daemon.address)
