@@ -341,6 +341,17 @@ func TestTokenFileIsReadForEachConnection(t *testing.T) {
 	}
 }
 
+func TestATokenFileThatIsGoneIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, TokenFile: file, Timeout: 100 * time.Millisecond})
+	must(t, os.Remove(file))
+	if err := client.Ping(background); err == nil || !strings.Contains(err.Error(), file) {
+		t.Error(err)
+	}
+}
+
 func TestCertificatesOfEveryKind(t *testing.T) {
 	folder := t.TempDir()
 	files := func(name string) (certificate tls.Certificate, certFile, keyFile string) {

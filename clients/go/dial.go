@@ -146,12 +146,16 @@ func failure(label string, kind error, late string, err error) error {
 // describe returns the reason of an error of the network in words, without the addresses that the
 // error names otherwise.
 func describe(err error) string {
+	var option *OptionError
 	var errno syscall.Errno
 	var name *net.DNSError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return "closed by the daemon"
+	case errors.As(err, &option):
+		// It names the file.
+		return oneLine(option.Error())
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &name):

@@ -47,6 +47,7 @@ export const TIMES = {
 export type Times = typeof TIMES;
 
 const MAX_TOKEN_BYTES = 512;
+const [LF, CR] = [0x0a, 0x0d];
 const MAX_SOURCE_BYTES = 64;
 const MAX_COUNT = 2 ** 32 - 1;
 /** The longest time of a timer. A longer deadline is cut to it. */
@@ -78,13 +79,16 @@ export class Settings {
   readonly timeoutMs: number;
   readonly options: ClientOptions;
   /** Not shown by `inspect`. */
-  readonly #token: string | undefined;
+  readonly #token: Buffer | undefined;
 
   constructor(endpoints: string | readonly string[], all: ClientOptions) {
     const options = given(all, NAMES);
     const { token, ...rest } = options;
     this.options = rest;
-    this.#token = token;
+    if (token !== undefined && typeof token !== "string") {
+      throw badArgument(`a token is a text, not ${typeof token}`);
+    }
+    this.#token = token === undefined ? undefined : Buffer.from(token);
     const texts = [endpoints ?? []].flat();
     const parsed = texts.map(parseAddress);
     this.addresses = parsed.filter((one, at) => texts.indexOf(one.text) === at);
@@ -119,23 +123,20 @@ export class Settings {
     }
   }
 
-  /** Returns the token of now, or an empty text. Its errors do not show it. */
-  readToken(): string {
+  /** Returns the bytes of the token of now, or none. Its errors do not show it. */
+  readToken(): Buffer {
     const { tokenFile } = this.options;
+    const text = tokenFile ? read(tokenFile) : this.#token;
+    if (text === undefined) {
+      return Buffer.alloc(0);
+    }
     // An editor ends a file with a newline.
-    const token = tokenFile ? read(tokenFile).toString().replace(/\n$/, "") : this.#token;
-    if (token === undefined) {
-      return "";
-    }
-    if (typeof token !== "string") {
-      throw badArgument(`a token is a text, not ${typeof token}`);
-    }
-    if (/[\r\n]/.test(token)) {
+    const token = tokenFile && text.at(-1) === LF ? text.subarray(0, -1) : text;
+    if (token.includes(LF) || token.includes(CR)) {
       throw badArgument("the token has a newline; strip it");
     }
-    const bytes = Buffer.byteLength(token);
-    if (bytes < 1 || bytes > MAX_TOKEN_BYTES) {
-      throw badArgument(`the token has ${bytes} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
+    if (token.length < 1 || token.length > MAX_TOKEN_BYTES) {
+      throw badArgument(`the token has ${token.length} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
     }
     return token;
   }

@@ -104,8 +104,8 @@ export class Hello extends Request {
   /** One number for each worker ID that the daemon uses. */
   readonly claims = new Set<bigint>();
 
-  constructor(token: string) {
-    super(HELLO, [WELCOME], Buffer.concat([MAGIC, Buffer.from([VERSION, 0]), Buffer.from(token)]));
+  constructor(token: Buffer) {
+    super(HELLO, [WELCOME], Buffer.concat([MAGIC, Buffer.from([VERSION, 0]), token]));
   }
 
   protected override finish(): void {

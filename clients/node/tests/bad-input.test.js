@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { inspect } from "node:util";
 import { Client, SnowbankError } from "../dist/index.js";
+import { Settings } from "../dist/options.js";
 import { FakeDaemon } from "./support/fake.js";
 
 const home = mkdtempSync(join(tmpdir(), "snowbank-node-"));
@@ -110,6 +111,12 @@ test("a token is checked and never shown", async () => {
   } catch (error) {
     assert.doesNotMatch(inspect(error), /s3cret/);
   }
+});
+
+test("a token of a file is bytes", () => {
+  const tokenFile = file("bytes", Buffer.from([0xff, 0x78, 0x0a]));
+  const settings = new Settings("127.0.0.1:7660", { tokenFile });
+  assert.deepEqual(settings.readToken(), Buffer.from([0xff, 0x78]));
 });
 
 test("a time that is none is refused", async () => {

@@ -24,7 +24,7 @@ public final class ClientOptions implements Cloneable {
     final List<Address> endpoints = new ArrayList<>();
     byte[] source = {};
     Duration timeout = Duration.ofSeconds(5);
-    @Nullable String token;
+    byte @Nullable [] token;
     @Nullable Path tokenFile;
     TlsFiles tls = TlsFiles.NONE;
     boolean prefersFirst;
@@ -100,7 +100,7 @@ public final class ClientOptions implements Cloneable {
 
     /** Sets the token for daemons that ask for one: 1 to 512 bytes. No message shows it. */
     public ClientOptions token(String token) {
-        this.token = checkedToken("token", Text.given(token, "token"));
+        this.token = checkedToken("token", Text.given(token, "token").getBytes(StandardCharsets.UTF_8));
         return this;
     }
 
@@ -110,30 +110,31 @@ public final class ClientOptions implements Cloneable {
         return this;
     }
 
-    private static String checkedToken(String where, String token) {
-        int size = token.getBytes(StandardCharsets.UTF_8).length;
-        if (size == 0 || size > Wire.TOKEN_BYTES_MAX) {
+    private static byte[] checkedToken(String where, byte[] token) {
+        if (token.length < 1 || token.length > Wire.TOKEN_BYTES_MAX) {
             throw new IllegalArgumentException(
-                where + ": the token has " + size + " bytes; 1 to " + Wire.TOKEN_BYTES_MAX + " are allowed");
+                where + ": the token has " + token.length + " bytes; 1 to " + Wire.TOKEN_BYTES_MAX + " are allowed");
         }
-        if (token.contains("\n") || token.contains("\r")) {
-            throw new IllegalArgumentException(where + ": the token has the end of a line; leave it out, or give its file");
+        for (byte one : token) {
+            if (one == '\n' || one == '\r') {
+                throw new IllegalArgumentException(where + ": the token has the end of a line; leave it out, or give its file");
+            }
         }
         return token;
     }
 
     /** Returns the token, which is empty if there is none. */
     byte[] readToken() {
-        String found = token == null ? "" : token;
-        if (tokenFile != null) {
-            try {
-                String text = Files.readString(tokenFile);
-                found = checkedToken("tokenFile " + tokenFile, text.replaceFirst("\n\\z", ""));
-            } catch (IOException error) {
-                throw new IllegalArgumentException("tokenFile " + tokenFile + " cannot be read: " + error, error);
-            }
+        if (tokenFile == null) {
+            return token == null ? new byte[0] : token;
         }
-        return found.getBytes(StandardCharsets.UTF_8);
+        try {
+            byte[] text = Files.readAllBytes(tokenFile);
+            boolean hasEnd = text.length > 0 && text[text.length - 1] == '\n';
+            return checkedToken("tokenFile " + tokenFile, Arrays.copyOf(text, text.length - (hasEnd ? 1 : 0)));
+        } catch (IOException error) {
+            throw new IllegalArgumentException("tokenFile " + tokenFile + " cannot be read: " + error, error);
+        }
     }
 
     /**

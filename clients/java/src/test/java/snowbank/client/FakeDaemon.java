@@ -7,6 +7,8 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.Charset;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -74,7 +76,7 @@ final class FakeDaemon implements AutoCloseable {
 
     private byte[] answer(int kind, int tag, ByteBuffer body) {
         if (kind == Wire.HELLO) {
-            tokens.add(text(body.position(body.position() + 10)));
+            tokens.add(text(body.position(body.position() + 10), StandardCharsets.ISO_8859_1));
             ByteBuffer welcome = Wire.head(Wire.WELCOME, 0, tag, 16 + 8 * claims.length).put((byte) 1).put((byte) 0)
                 .putShort((short) goodForMs).putInt(1_000_000).putLong(number);
             for (long claim : claims) {
@@ -85,7 +87,7 @@ final class FakeDaemon implements AutoCloseable {
         if (kind == Wire.NEXT) {
             counts.add((long) body.getInt());
             waits.add((int) body.getShort());
-            sources.add(text(body));
+            sources.add(text(body, StandardCharsets.UTF_8));
         }
         IntFunction<byte[]> script = onNext;
         if (isSilent) {
@@ -105,10 +107,10 @@ final class FakeDaemon implements AutoCloseable {
         return run(tag, lastId.getAndAdd(count) + 1, count);
     }
 
-    private static String text(ByteBuffer body) {
+    private static String text(ByteBuffer body, Charset charset) {
         byte[] text = new byte[body.remaining()];
         body.get(text);
-        return new String(text);
+        return new String(text, charset);
     }
 
     static byte[] run(int tag, long first, int count) {
