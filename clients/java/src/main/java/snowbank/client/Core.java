@@ -25,6 +25,7 @@ import org.jspecify.annotations.Nullable;
 final class Core {
     /** One thread for the timers of all clients. It ends while there are none. */
     private static final ScheduledThreadPoolExecutor TIMER = timer();
+    private static volatile @Nullable Thread timerThread;
 
     final ClientOptions options;
     final ClientOptions.Limits limits;
@@ -57,7 +58,8 @@ final class Core {
     }
 
     private static ScheduledThreadPoolExecutor timer() {
-        ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, task -> thread("snowbank-timer", task));
+        ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1,
+            task -> timerThread = thread("snowbank-timer", task));
         timer.setRemoveOnCancelPolicy(true);
         timer.setKeepAliveTime(10, TimeUnit.SECONDS);
         timer.allowCoreThreadTimeOut(true);
@@ -138,7 +140,12 @@ final class Core {
     /** Calls the application's listener, whose mistakes are not the client's. */
     void tell(Consumer<SnowbankListener> event) {
         try {
-            event.accept(options.listener);
+            if (Thread.currentThread() == timerThread) {
+                // Nothing of the application runs there: while it waits, no call would end.
+                thread("snowbank-listener", () -> tell(event)).start();
+            } else {
+                event.accept(options.listener);
+            }
         } catch (RuntimeException | Error error) {
             Thread thread = Thread.currentThread();
             thread.getUncaughtExceptionHandler().uncaughtException(thread, error);

@@ -153,6 +153,10 @@ final class ConformancePlay implements AutoCloseable {
             case "stats" -> stats(step);
             case "events" -> {
                 for (String kind : step.get("has") == null ? List.<String>of() : texts(step.get("has"))) {
+                    // The listener may hear of it on a thread of its own.
+                    for (int look = 0; look < 1_000 && !happened.contains(kind); look++) {
+                        Thread.sleep(10);
+                    }
                     expect(happened.contains(kind), "no event " + kind + ": " + happened, null);
                 }
                 for (String kind : step.get("has_not") == null ? List.<String>of() : texts(step.get("has_not"))) {
