@@ -67,11 +67,11 @@ final class Buffer {
     }
 
     /**
-     * A fetch in flight. It ends by no call's deadline for the others.
+     * A fetch in flight. It ends before no call that waits for it, nor with one that leaves.
      *
      * @param done completes once the buffer has the reply, with the error if there is one
      */
-    private record Fetch(Wire.Request request, CompletableFuture<Optional<Throwable>> done) {}
+    private record Fetch(Call call, CompletableFuture<Optional<Throwable>> done) {}
 
     Buffer(Core core) {
         this.core = core;
@@ -127,6 +127,7 @@ final class Buffer {
         while (!waiter.isOver()) {
             Fetch inFlight = restock();
             if (inFlight != null) {
+                inFlight.call.moveDeadline(waiter.deadlineNanos);
                 inFlight.done.thenAccept(error -> {
                     error.ifPresent(waiter::fail);
                     wait(waiter);
@@ -185,28 +186,23 @@ final class Buffer {
     private Fetch newFetch() {
         size = Math.min(Math.max(size, FETCH_MIN), FETCH_MAX);
         long count = Math.min(Math.max(size, waiting.get()), FETCH_MAX);
-        fetch = new Fetch(new Wire.Request(Wire.NEXT, count, true), new CompletableFuture<>());
+        Wire.Request request = new Wire.Request(Wire.NEXT, count, true);
+        fetch = new Fetch(new Call(core, request, core.options.timeout), new CompletableFuture<>());
         return fetch;
     }
 
     private void run(Fetch begun) {
-        Call call = new Call(core, begun.request, core.options.timeout);
-        call.answer.whenComplete((reply, error) -> {
-            if (finish(reply, error)) {
-                begun.done.complete(Optional.ofNullable(error));
-            } else {
-                run(begun);
-            }
+        begun.call.answer.whenComplete((reply, error) -> {
+            finish(reply);
+            // Its deadline is none of the calls that wait for it.
+            boolean isLate = error instanceof SnowbankException known
+                && known.reason() == SnowbankException.Reason.DEADLINE;
+            begun.done.complete(isLate ? Optional.empty() : Optional.ofNullable(error));
         });
-        core.turns.run(call);
+        core.turns.run(begun.call);
     }
 
-    /** Takes an outcome. Returns false if the fetch goes on: it was late, and calls wait for it. */
-    private synchronized boolean finish(Call.@Nullable Reply reply, @Nullable Throwable error) {
-        if (waiting.get() > 0 && error instanceof SnowbankException known
-                && known.reason() == SnowbankException.Reason.DEADLINE) {
-            return false;
-        }
+    private synchronized void finish(Call.@Nullable Reply reply) {
         fetch = null;
         if (reply != null) {
             if (core.problem() == null) {
@@ -215,7 +211,6 @@ final class Buffer {
                 core.counts.dropped.addAndGet(reply.ids().length);
             }
         }
-        return true;
     }
 
     /** Drops a stock that is too old, when so many of its IDs were handed out. */

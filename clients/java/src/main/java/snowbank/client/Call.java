@@ -14,7 +14,10 @@ final class Call {
     final Core core;
     final Wire.Request request;
     final CompletableFuture<Reply> answer = new CompletableFuture<>();
-    final long deadlineNanos;
+    /** It moves when a call with a later one waits for this fetch. */
+    volatile long deadlineNanos;
+    private final Duration timeout;
+    private volatile Future<?> timer = CompletableFuture.completedFuture(null);
     private int tries;
 
     /** What a request got. The IDs may be handed out for goodForMs after the daemon could read it. */
@@ -23,13 +26,29 @@ final class Call {
     Call(Core core, Wire.Request request, Duration timeout) {
         this.core = core;
         this.request = request;
+        this.timeout = timeout;
         deadlineNanos = System.nanoTime() + timeout.toNanos();
-        Future<?> timer = Core.after(timeout.toNanos(), () -> fail(core.deadline(timeout)));
+        armTimer();
         answer.whenComplete((reply, error) -> {
             timer.cancel(false);
             core.ended(this);
         });
         core.began(this);
+    }
+
+    private void armTimer() {
+        long left = leftNanos();
+        if (left <= 0) {
+            fail(core.deadline(timeout));
+        } else if (!isOver()) {
+            timer = Core.after(left, this::armTimer);
+        }
+    }
+
+    synchronized void moveDeadline(long laterNanos) {
+        if (laterNanos - deadlineNanos > 0) {
+            deadlineNanos = laterNanos;
+        }
     }
 
     long leftNanos() {
@@ -53,12 +72,14 @@ final class Call {
 
     /** Takes an answer. The client may have found a collision meanwhile. */
     void complete(Reply reply) {
-        core.counts.calls.incrementAndGet();
         RuntimeException problem = core.problem();
         if (problem != null) {
             fail(problem);
         }
+        // Before its caller goes on.
+        core.counts.calls.incrementAndGet();
         if (!answer.complete(reply)) {
+            core.counts.calls.decrementAndGet();
             core.counts.dropped.addAndGet(reply.ids.length);
         }
     }

@@ -17,12 +17,14 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The client against a daemon in this process. The cases of clients/conformance have the rest. */
@@ -359,6 +361,66 @@ class ClientTest {
             assertTrue(daemon.owns(listened.next()));
         } finally {
             Thread.setDefaultUncaughtExceptionHandler(usual);
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void listenerThatCallsItsClientHoldsUpNoDeadline() throws Exception {
+        daemon.isSilent = true;
+        ClientOptions options = options();
+        options.limits.answerMs = 50;
+        AtomicReference<SnowbankClient> own = new AtomicReference<>();
+        CompletableFuture<SnowbankException> told = new CompletableFuture<>();
+        options.listener(new SnowbankListener() {
+            @Override
+            public void failed(String endpoint, SnowbankException reason) {
+                if (!told.isDone()) {
+                    told.complete(assertThrows(SnowbankException.class, () -> own.get().ping(Duration.ofSeconds(1))));
+                }
+            }
+        });
+        try (SnowbankClient listened = new SnowbankClient(options)) {
+            own.set(listened);
+            assertThrows(SnowbankException.class, () -> listened.ping(Duration.ofMillis(500)));
+            assertEquals(SnowbankException.Reason.DEADLINE, told.get(30, TimeUnit.SECONDS).reason());
+        }
+    }
+
+    @Test
+    void fetchLastsAsLongAsTheLongestCallThatWaitsForIt() {
+        AtomicInteger refusals = new AtomicInteger();
+        daemon.onNext = tag -> refusals.getAndIncrement() == 0 ? FakeDaemon.error(tag, 6, 1, 5_000, "later")
+            : FakeDaemon.run(tag, daemon.lastId.getAndAdd(16) + 1, 16);
+        try (SnowbankClient impatient = new SnowbankClient(options().timeout(Duration.ofSeconds(1)))) {
+            assertTrue(daemon.owns(impatient.next(PATIENCE)));
+            assertEquals(1, impatient.stats().refusals());
+        }
+    }
+
+    @Test
+    void callsCountThoseThatWereAnswered() {
+        daemon.onNext = tag -> {
+            daemon.onNext = null;
+            try {
+                Thread.sleep(200);
+            } catch (InterruptedException error) {
+                throw new AssertionError(error);
+            }
+            return FakeDaemon.run(tag, daemon.lastId.getAndAdd(1) + 1, 1);
+        };
+        assertThrows(SnowbankException.class, () -> client.batch(1, Duration.ofMillis(50)));
+        client.batch(1);
+        assertEquals(1, client.stats().calls());
+    }
+
+    @Test
+    void tokenOfAFileIsBytes() throws Exception {
+        Path file = folder.resolve("token");
+        Files.write(file, new byte[] {(byte) 0xff, 'x', '\n'});
+        try (SnowbankClient bytes = new SnowbankClient(options().tokenFile(file))) {
+            bytes.ping();
+            assertEquals(List.of("\u00ffx"), daemon.tokens);
         }
     }
 }
