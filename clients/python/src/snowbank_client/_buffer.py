@@ -41,7 +41,7 @@ class Stock:
         self.until = batch.began + batch.good_for_s
         self.wall_until = batch.began_wall + batch.good_for_s
         self.opened = monotonic()
-        #: When the last ID was taken, and how many were taken that are not good any more.
+        #: When the last ID was handed out, and how many were taken that are not good any more.
         self.used, self.skipped = batch.began, 0
 
     @property
@@ -87,10 +87,11 @@ class Buffer(Generic[C]):
             taken = stock.pop()
         except IndexError:
             return None
-        stock.used = now = monotonic()
+        now = monotonic()
         # The token last: a signal handler may have forked since the ID was taken. Since Python 3.11
         # no handler runs between this look and the caller's return.
         if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            stock.used = now
             return taken
         stock.skipped += 1
         return None

@@ -204,9 +204,10 @@ class Ids(Buffer[Client]):
             taken = stock.pop()
         except IndexError:
             return self._wait(timeout)
-        stock.used = now = monotonic()
+        now = monotonic()
         # The token last: a signal handler may have forked since the ID was taken.
         if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            stock.used = now
             return taken
         stock.skipped += 1
         return self._wait(timeout)
