@@ -170,23 +170,25 @@ export class Calls {
       endpoint.note(error);
     }
     const first = this.endpoints.all.reduce((a, b) => (b.servesAt < a.servesAt ? b : a));
-    if (first.servesAt > deadline.at) {
-      throw first.error;
+    const told = first.servesAt > deadline.at ? first.error : undefined;
+    const stays = error.action === "stay" && (told || endpoint.servesAt <= deadline.at);
+    if (row !== undefined && !stays && endpoint.connection === row) {
+      // First of all, because the caller's next call must not use this connection.
+      endpoint.connection = undefined;
+      this.endpoints.failed(endpoint, error);
+      // It still answers the other calls.
+      row.finish();
     }
-    if (row === undefined) {
-      // `#connect` has left it.
-    } else if (error.action === "stay" && endpoint.servesAt <= deadline.at) {
+    if (told !== undefined) {
+      throw told;
+    }
+    if (row !== undefined && stays) {
       const pauseMs = Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS);
       if (this.endpoints.takesTurns) {
         endpoint.restsUntil = performance.now() + pauseMs;
       } else {
         await this.#pause(pauseMs, deadline);
       }
-    } else if (endpoint.connection === row) {
-      endpoint.connection = undefined;
-      this.endpoints.failed(endpoint, error);
-      // It still answers the other calls.
-      row.finish();
     }
   }
 

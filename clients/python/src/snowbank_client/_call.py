@@ -174,22 +174,22 @@ class Calls:
         if row is not None:
             endpoint.note(error)
         first = min(self.endpoints.all, key=lambda one: one.serves_at)
-        if first.serves_at > deadline.at and first.error is not None:
-            raise copy.copy(first.error)
-        if row is None:
-            # `_connect` has left it.
-            return
-        if error.action == "stay" and endpoint.serves_at <= deadline.at:
+        told = first.error if first.serves_at > deadline.at else None
+        stays = error.action == "stay" and (told or endpoint.serves_at <= deadline.at)
+        if row is not None and not stays and endpoint.connection is row:
+            # First of all, because the caller's next call must not use this connection.
+            endpoint.connection = None
+            self.endpoints.failed(endpoint, error)
+            # It still answers the other calls.
+            row.finish()
+        if told is not None:
+            raise copy.copy(told)
+        if row is not None and stays:
             pause = max(self.endpoints.pause(error.retry_after), _SHORTEST_PAUSE_S)
             if self.endpoints.takes_turns:
                 endpoint.rests_until = monotonic() + pause
             else:
                 await self._pause(pause, deadline)
-        elif endpoint.connection is row:
-            endpoint.connection = None
-            self.endpoints.failed(endpoint, error)
-            # It still answers the other calls.
-            row.finish()
 
     async def _pick(self, deadline: Deadline) -> Endpoint:
         """Returns an endpoint whose rest is over."""
