@@ -280,6 +280,13 @@ func (p *player) newClient(endpoints []string, given caseOptions) (*Client, erro
 	limits.connect = milliseconds(given.Limits.ConnectMS)
 	limits.resolve, limits.accept = limits.connect, limits.connect
 	limits.answer = milliseconds(given.Limits.AnswerMS)
+	lookup := limits.lookup
+	limits.lookup = func(ctx context.Context, host string) ([]string, error) {
+		if host == "ids.example" {
+			return []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}, nil
+		}
+		return lookup(ctx, host)
+	}
 	limits.firstRound, limits.roundEvery = milliseconds(given.Limits.FirstRoundMS), milliseconds(given.Limits.RoundMS)
 	if given.Token != nil {
 		options.Token = Token(*given.Token)

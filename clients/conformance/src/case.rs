@@ -45,6 +45,10 @@ pub(crate) enum Listen {
     Tcp,
     /// TCP on 127.0.0.1. The client gets the name `localhost`, which may have several addresses.
     Localhost,
+    /// TCP on 127.0.0.1. The client gets the name `ids.example`, which the test resolves to this
+    /// address, 127.0.0.2 and 127.0.0.3. The other two neither accept nor refuse a connection, like
+    /// machines that are gone.
+    Name,
     Unix,
     Tls,
     /// TLS that asks for a client's certificate.
@@ -141,6 +145,8 @@ pub(crate) struct Answer {
     /// True if the daemon prints the event `held`, and waits for the line `release` before it
     /// answers.
     pub(crate) hold: bool,
+    /// The flags of the reply's first frame, if they are not those of the frame.
+    pub(crate) flags: Option<u8>,
     /// The number of bytes of the reply that the daemon sends. The default is all.
     pub(crate) cut: Option<usize>,
     /// The daemon sends each byte with a write of its own, and pauses so long after each.

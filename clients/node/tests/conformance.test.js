@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { resolver } from "../dist/dial.js";
 import { Client } from "../dist/index.js";
 import { TIMES } from "../dist/options.js";
 
@@ -38,6 +39,10 @@ const ALONE = ["advance_clock", "block", "stop"];
 const FIGURES = ["calls", "retries", "refusals", "failures", "ids"];
 
 const EVENTS = ["connected", "failed", "refused", "collision", "collision_over"];
+
+const realLookup = resolver.lookup;
+resolver.lookup = async (host) =>
+  host === "ids.example" ? ["127.0.0.1", "127.0.0.2", "127.0.0.3"] : realLookup(host);
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc");

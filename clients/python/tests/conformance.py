@@ -41,6 +41,7 @@ KINDS = {
 #: The modules that read the wall clock.
 CLOCKS = [
     snowbank_client._buffer,
+    snowbank_client._call,
     snowbank_client._row,
     snowbank_client.client,
 ]

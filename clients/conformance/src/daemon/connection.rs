@@ -16,6 +16,9 @@ use crate::case::{Answer, Then};
 /// The most IDs of a LIST frame: 65,536 bytes less the head, and 8 for each.
 const IDS_PER_FRAME: usize = 8_191;
 
+/// The place of the flags in a frame.
+const FLAGS_AT: usize = 5;
+
 /// Both directions of a connection.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -99,7 +102,7 @@ impl Connection {
     }
 
     async fn answer(&mut self, request: &Request, tag: u16) -> io::Result<Outcome> {
-        let Answer { frames, hold, cut, trickle_ms, then, .. } = self.life.answer(request);
+        let Answer { frames, hold, flags, cut, trickle_ms, then, .. } = self.life.answer(request);
         if hold {
             self.flush().await?;
             self.life.held();
@@ -125,6 +128,9 @@ impl Connection {
                     frames::error(tag, "unauthorized", "no valid token")
                 }
             };
+        }
+        if let Some(flags) = flags {
+            bytes[FLAGS_AT] = flags;
         }
         bytes.truncate(cut.unwrap_or(bytes.len()));
         if let Some(pause_ms) = trickle_ms {

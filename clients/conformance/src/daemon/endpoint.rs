@@ -1,13 +1,14 @@
 //! The address of a scripted daemon. It stays the same in all lives.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use snowbank_testkit::Port;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
@@ -22,10 +23,15 @@ const TRIES: usize = 200;
 /// The pause between two attempts to listen.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The addresses of [`Listen::Name`] at which nothing answers.
+const SILENT: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
+
 #[derive(Clone)]
 pub(super) struct Endpoint {
     listen: Listen,
     place: Place,
+    /// Listeners whose queue is full, and the connections in it.
+    _silent: Arc<Vec<(TcpListener, Vec<TcpStream>)>>,
     tls: Option<Arc<ServerConfig>>,
 }
 
@@ -45,11 +51,17 @@ impl Endpoint {
     pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Outcome<Self> {
         let place = match listen {
             Listen::Unix => Place::Unix(certificates.directory().join(format!("socket-{index}"))),
-            Listen::Tcp | Listen::Localhost | Listen::Tls | Listen::MutualTls => {
+            Listen::Tcp | Listen::Localhost | Listen::Name | Listen::Tls | Listen::MutualTls => {
                 Place::Tcp(Arc::new(Port::take()))
             }
         };
-        let mut endpoint = Self { listen, place, tls: None };
+        let mut silent = Vec::new();
+        if let (Listen::Name, Place::Tcp(port)) = (listen, &place) {
+            for ip in SILENT {
+                silent.push(full_listener((ip, port.number()).into())?);
+            }
+        }
+        let mut endpoint = Self { listen, place, _silent: Arc::new(silent), tls: None };
         endpoint.read_certificates(certificates)?;
         Ok(endpoint)
     }
@@ -57,7 +69,7 @@ impl Endpoint {
     /// Shows the current certificates to connections from now on.
     pub(super) fn read_certificates(&mut self, certificates: &Certificates) -> Outcome {
         self.tls = match self.listen {
-            Listen::Tcp | Listen::Localhost | Listen::Unix => None,
+            Listen::Tcp | Listen::Localhost | Listen::Name | Listen::Unix => None,
             Listen::Tls => Some(certificates.server(false)?),
             Listen::MutualTls => Some(certificates.server(true)?),
         };
@@ -68,6 +80,9 @@ impl Endpoint {
         match (&self.place, &self.tls) {
             (Place::Tcp(port), None) if self.listen == Listen::Localhost => {
                 format!("localhost:{}", port.number())
+            }
+            (Place::Tcp(port), None) if self.listen == Listen::Name => {
+                format!("ids.example:{}", port.number())
             }
             (Place::Tcp(port), None) => port.address().to_string(),
             (Place::Tcp(port), Some(_)) => format!("tls:{}", port.address()),
@@ -105,6 +120,18 @@ impl Endpoint {
             Some(tls) => Ok(Box::new(TlsAcceptor::from(Arc::clone(tls)).accept(stream).await?)),
         }
     }
+}
+
+/// Returns a listener with a queue of one connection, and so many connections that it takes no more.
+fn full_listener(address: SocketAddr) -> io::Result<(TcpListener, Vec<TcpStream>)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(address)?;
+    let listener = socket.listen(0)?;
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, PAUSE) {
+        queued.push(stream);
+    }
+    Ok((listener, queued))
 }
 
 impl Listener {

@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.io.Writer;
+import java.net.InetAddress;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -390,6 +391,10 @@ final class ConformancePlay implements AutoCloseable {
         limits.resolveMs = limits.connectMs;
         limits.acceptMs = limits.connectMs;
         limits.answerMs = (Long) given.get("answer_ms");
+        Dial.Resolver real = limits.resolver;
+        limits.resolver = host -> host.equals("ids.example") ? new InetAddress[] {
+            InetAddress.getByName("127.0.0.1"), InetAddress.getByName("127.0.0.2"), InetAddress.getByName("127.0.0.3")
+        } : real.resolve(host);
         limits.firstRoundMs = (Long) given.get("first_round_ms");
         limits.roundMs = (Long) given.get("round_ms");
     }

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.TestFactory;
 class ConformanceTest {
     /** What this client meets. It cannot fork: a Java process does not. */
     private static final Set<String> MET =
-        Set.of("unix", "tls", "pipelining", "cancel", "close", "drop", "stop", "clock", "failing_events");
+        Set.of("unix", "tls", "pipelining", "cancel", "close", "drop", "stop", "clock", "names", "failing_events");
 
     /** So many cases are played beside each other: they mostly wait for clocks. */
     private static final int PLAYERS = 12;
