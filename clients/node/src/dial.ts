@@ -79,6 +79,9 @@ export class Dialer {
     const files = this.address.isTls ? this.settings.readTls() : undefined;
     const reasons: string[] = [];
     for (const host of [...found.slice(start), ...found.slice(0, start)]) {
+      if (signal.aborted) {
+        break;
+      }
       this.#last = host;
       try {
         return await this.#connect(host, files, signal);
