@@ -100,17 +100,22 @@ export class Row {
   }
 
   #take(chunk: Buffer): void {
-    this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
-    if (this.#expected.length > 0) {
-      this.#expectWithin(this.answerMs);
-    }
+    let isBegun = this.#input.length > 0;
+    this.#input = isBegun ? Buffer.concat([this.#input, chunk]) : chunk;
     try {
-      while (this.ended === undefined && this.#takeFrame()) {}
+      while (this.ended === undefined && this.#takeFrame()) {
+        isBegun = false;
+      }
     } catch (error) {
       if (!(error instanceof BadReply)) {
         throw error;
       }
       this.end(failed(this.name, `it breaks Snowbank's protocol: ${error.message}`));
+    }
+    const front = this.#expected[0];
+    if (front && !isBegun && (this.#input.length > 0 || front.request.begun !== 0)) {
+      // A frame that has begun must be whole in time, and another one of its reply begin.
+      this.#expectWithin(this.answerMs);
     }
   }
 
@@ -151,17 +156,14 @@ export class Row {
     return true;
   }
 
-  /** Sets the time by which bytes of the front's reply must come. */
-  #expectWithin(ms: number, isLast = false): void {
+  /** Sets the time by which the front's reply must go on. */
+  #expectWithin(ms: number): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      if (!isLast) {
-        // A program that was blocked or stopped has not read yet what came meanwhile.
-        this.#expectWithin(LAST_LOOK_MS, true);
-      } else {
-        const waited = (this.#expected[0]!.request.waitMs + this.answerMs) / 1000;
-        this.end(failed(this.name, `it did not answer within ${waited} s`));
-      }
+      const what = this.#input.length > 0 ? "its answer was not whole" : "it did not answer";
+      const late = failed(this.name, `${what} within ${ms / 1000} s`);
+      // A program that was blocked or stopped has not read yet what came meanwhile.
+      this.#timer = setTimeout(() => this.end(late), LAST_LOOK_MS);
     }, ms);
   }
 }

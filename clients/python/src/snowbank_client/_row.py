@@ -103,14 +103,16 @@ class Row(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        is_begun = bool(self._input)
         self._input += data
-        if self._expected:
-            self._expect_within(self._answer_s)
         try:
             while self.ended is None and self._take_frame():
-                pass
+                is_begun = False
         except BadReplyError as error:
             self.end(EndpointError(self._name, f"it breaks Snowbank's protocol: {error}"))
+        if self._expected and not is_begun and (self._input or self._expected[0].request.begun):
+            # A frame that has begun must be whole in time, and another one of its reply begin.
+            self._expect_within(self._answer_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A daemon that greets and closes at once has failed.
@@ -162,18 +164,16 @@ class Row(asyncio.Protocol):
             else:
                 one.end(copy.copy(error))
 
-    def _expect_within(self, seconds: float | None, is_last: bool = False) -> None:
-        """Sets the time by which bytes of the front's reply must come. None: none is due."""
+    def _expect_within(self, seconds: float | None) -> None:
+        """Sets the time by which the front's reply must go on. None: none is due."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         if seconds is not None:
-            self._timer = self._loop.call_later(seconds, self._look, is_last)
+            self._timer = self._loop.call_later(seconds, self._look, seconds)
 
-    def _look(self, is_last: bool) -> None:
-        if not is_last:
-            # A program that was blocked or stopped has not read yet what came meanwhile.
-            self._expect_within(_LAST_LOOK_S, is_last=True)
-        else:
-            waited = self._expected[0].request.wait_s + self._answer_s
-            self.end(EndpointError(self._name, f"it did not answer within {waited:g} s"))
+    def _look(self, seconds: float) -> None:
+        what = "its answer was not whole" if self._input else "it did not answer"
+        late = EndpointError(self._name, f"{what} within {seconds:g} s")
+        # A program that was blocked or stopped has not read yet what came meanwhile.
+        self._timer = self._loop.call_later(_LAST_LOOK_S, self.end, late)
