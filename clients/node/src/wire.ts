@@ -62,7 +62,7 @@ export class Request {
     }
     this.begun = kind;
     this.read(body);
-    if ((flags & MORE) !== 0) {
+    if ((flags & MORE) !== 0 && [RUNS, LIST, INFO_REPLY].includes(kind)) {
       return false;
     }
     this.finish();

@@ -60,7 +60,7 @@ class Request:
             raise BadReplyError(f"a frame of kind 0x{kind:02x} is no reply to the request")
         self.begun = kind
         self.read(body)
-        if flags & _MORE:
+        if flags & _MORE and kind in (_RUNS, _LIST, _INFO_REPLY):
             return False
         self.finish()
         return True
