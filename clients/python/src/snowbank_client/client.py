@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import math
 import threading
 import weakref
 from collections import deque
@@ -134,12 +135,12 @@ class Client(BaseClient):
         """Closes the connections. Later calls raise `ClosedError`.
 
         With a `timeout`, calls in flight have so many seconds to end. Without one, they raise
-        `ClosedError` at once.
+        `ClosedError` at once, also within the time of an earlier close.
         """
         by = self._deadline(timeout, default=0.0)
         with self._shared.lock:
             self._shared.is_closed = True
-            calls, self._shared.calls = self._shared.calls, None
+            calls = self._shared.calls
         self._shared.void()
         if isinstance(calls, _ThreadCalls) and not calls.is_inherited:
             calls.stop(by)
@@ -277,7 +278,7 @@ class _ThreadCalls(Calls):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._works: deque[Callable[[], object]] = deque()
-        self._until = Deadline(0.0)
+        self._until = Deadline(math.inf)
         self._is_running = _thread.allocate_lock()
         self._is_running.acquire()
         # A signal handler may fork at any time, and a child has no such thread. `threading` would
@@ -296,22 +297,26 @@ class _ThreadCalls(Calls):
             self.loop.call_soon_threadsafe(self._do)
 
     def abandon(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self.soon(self._stop)
+        self._stop_by(Deadline(0.0))
 
     def stop(self, deadline: Deadline) -> None:
-        """Ends the thread. Calls in flight may end until then."""
-        self._until = deadline
-        self.abandon()
-        if not self.is_this_thread:
-            self._is_running.acquire(timeout=deadline.left + _GRACE_S)
+        """Ends the thread. Calls in flight may end until then, or an earlier stop's deadline."""
+        self._stop_by(deadline)
+        if not self.is_this_thread and self._is_running.acquire(timeout=deadline.left + _GRACE_S):
+            self._is_running.release()
 
     def _do(self) -> None:
         while self._works:
             self._works.popleft()()
 
-    def _stop(self) -> None:
-        asyncio.get_running_loop().stop()
+    def _stop_by(self, deadline: Deadline) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.soon(lambda: self._stop(deadline))
+
+    def _stop(self, deadline: Deadline) -> None:
+        if self._until.at == math.inf:
+            asyncio.get_running_loop().stop()
+        self._until.at = min(self._until.at, deadline.at)
 
     def _serve(self) -> None:
         reason: SnowbankError = ClosedError()
