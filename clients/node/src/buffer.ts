@@ -2,7 +2,7 @@
 
 import type { Calls } from "./call.js";
 import type { CallOptions, Client } from "./client.js";
-import { Deadline } from "./deadline.js";
+import { Deadline, PASSED } from "./deadline.js";
 import { checkMs, given } from "./options.js";
 
 /** The IDs of the first fetch and at least, and at most. */
@@ -155,25 +155,24 @@ export class Ids {
       return this.#fetching ?? Promise.resolve();
     }
     const count = Math.min(Math.max(this.#size, this.#waiting, FIRST), MOST);
-    const { age } = this.#calls;
-    this.#deadline = new Deadline(this.#timeoutMs);
-    const fetch = this.#calls.run(
-      (by) => this.#calls.fetch(count, this.#source, by),
-      this.#deadline,
-      false,
-    );
-    this.#fetching = fetch
+    const { age, closing } = this.#calls;
+    // Calls that wait for it keep the process alive.
+    const deadline = new Deadline(this.#timeoutMs, closing.signal, PASSED, false);
+    this.#deadline = deadline;
+    this.#fetching = this.#calls
+      .fetch(count, this.#source, deadline)
       .then(({ ids, began, beganWall, goodForMs }) => {
         const [until, wallUntil] = [began + goodForMs, beganWall + goodForMs];
         this.#ahead = { ids, at: 0, began, goodForMs, until, wallUntil, age, opened: 0 };
       })
       .catch((error) => {
         // The deadline of a fetch is none of the calls that wait for it.
-        if (error.code !== "timeout") {
+        if (error !== PASSED) {
           throw error;
         }
       })
       .finally(() => {
+        deadline.end();
         this.#fetching = undefined;
       });
     // Nobody may wait for it.

@@ -26,7 +26,7 @@ export class Calls {
   collision: SnowbankError | undefined;
   /** IDs that buffers had before this changed are void: a collision was found, or a close came. */
   age = 0;
-  /** Ends the rounds. */
+  /** Ends the rounds and the buffers' fetches. */
   readonly closing = new AbortController();
   #isClosed = false;
   #hasConnected = false;
@@ -75,15 +75,11 @@ export class Calls {
     }
   }
 
-  /** Runs a call to its end. */
-  async run<T>(
-    work: (deadline: Deadline) => Promise<T>,
-    deadline: Deadline,
-    isNew = true,
-  ): Promise<T> {
+  /** Runs a call of the application to its end. */
+  async run<T>(work: (deadline: Deadline) => Promise<T>, deadline: Deadline): Promise<T> {
     this.#inFlight.add(deadline);
     try {
-      this.check(isNew);
+      this.check(true);
       deadline.signal?.throwIfAborted();
       return await work(deadline);
     } catch (error) {
@@ -108,7 +104,7 @@ export class Calls {
       await sleep(5);
     }
     this.age += 1;
-    this.closing.abort();
+    this.closing.abort(closed());
     for (const deadline of this.#inFlight) {
       deadline.fail(closed());
     }

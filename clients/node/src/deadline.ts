@@ -17,6 +17,7 @@ export class Deadline {
     readonly allowedMs: number,
     readonly signal?: AbortSignal | undefined,
     private readonly passed: unknown = PASSED,
+    private readonly keepsAlive = true,
   ) {
     this.at = performance.now() + allowedMs;
     this.#failure = new Promise((_, reject) => {
@@ -30,7 +31,7 @@ export class Deadline {
       setMaxListeners(0, signal);
       signal.addEventListener("abort", this.#abort);
     }
-    this.#timer = setTimeout(() => this.#ring(), allowedMs);
+    this.#timer = this.#ringIn(allowedMs);
   }
 
   get leftMs(): number {
@@ -51,10 +52,15 @@ export class Deadline {
   #ring(): void {
     if (this.leftMs > 0) {
       // A further call waits for this fetch.
-      this.#timer = setTimeout(() => this.#ring(), this.leftMs);
+      this.#timer = this.#ringIn(this.leftMs);
     } else {
       this.fail(this.passed);
     }
+  }
+
+  #ringIn(ms: number): NodeJS.Timeout {
+    const timer = setTimeout(() => this.#ring(), ms);
+    return this.keepsAlive ? timer : timer.unref();
   }
 }
 

@@ -58,6 +58,7 @@ class Calls:
         self.pending: set[Any] = set()
         self.endpoints = Endpoints(shared.options)
         self.in_flight = 0
+        #: The calls of the application.
         #: What calls in flight wait for.
         self._waiting: set[asyncio.Future[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -71,9 +72,10 @@ class Calls:
     async def batch(self, count: int, source: bytes, deadline: Deadline) -> list[int]:
         """Fetches IDs for a caller."""
 
-        found = await self._call(
-            lambda _: Next(count, source, min(self._times.wait, deadline.left)), deadline
-        )
+        def make(_: Hello) -> Next:
+            return Next(count, source, min(self._times.wait, deadline.left))
+
+        found = await self.counted(self._call(make, deadline))
         self.shared.counters.ids += count
         return list(chain.from_iterable(found.runs))
 
@@ -91,7 +93,15 @@ class Calls:
 
     async def ping(self, deadline: Deadline) -> None:
         """Asks whether a daemon answers."""
-        await self._call(lambda _: ping(), deadline)
+        await self.counted(self._call(lambda _: ping(), deadline))
+
+    async def counted(self, call: Coroutine[Any, Any, T]) -> T:
+        """Runs a call of the application, whose end a close may wait for."""
+        self.in_flight += 1
+        try:
+            return await call
+        finally:
+            self.in_flight -= 1
 
     def passed(self, deadline: Deadline) -> DeadlineError:
         """Returns the error of a passed deadline."""
@@ -135,7 +145,6 @@ class Calls:
 
     async def _call(self, make: Callable[[Hello], R], deadline: Deadline) -> R:
         counters, tries = self.shared.counters, 0
-        self.in_flight += 1
         try:
             while True:
                 endpoint = await self._pick(deadline)
@@ -160,8 +169,6 @@ class Calls:
                 return request
         except _PassedError:
             raise self.passed(deadline) from None
-        finally:
-            self.in_flight -= 1
 
     async def _obey(
         self, error: RefusedError, endpoint: Endpoint, row: Row | None, deadline: Deadline
