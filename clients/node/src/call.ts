@@ -3,7 +3,7 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Deadline, PASSED } from "./deadline.js";
-import { closed, type RefusalCode, SnowbankError } from "./errors.js";
+import { closed, failed, type RefusalCode, SnowbankError } from "./errors.js";
 import { keepGreeting } from "./greet.js";
 import type { Settings } from "./options.js";
 import { type Endpoint, Endpoints } from "./rest.js";
@@ -54,9 +54,11 @@ export class Calls {
 
   /** Fetches IDs for a buffer. */
   fetch(count: number, source: Buffer, deadline: Deadline): Promise<Next> {
-    return this.#call(({ welcome: { maxCount } }) => {
+    return this.#call(({ welcome: { maxCount, goodForMs } }) => {
       const waitMs = Math.min(GATHERING_MS, deadline.leftMs);
-      return new Next(Math.min(count, maxCount), source, waitMs, true);
+      const request = new Next(Math.min(count, maxCount), source, waitMs, true);
+      request.goodForMs = goodForMs;
+      return request;
     }, deadline);
   }
 
@@ -129,10 +131,15 @@ export class Calls {
       try {
         row ??= await deadline.wait(this.dial(endpoint));
         const request = make(row);
-        request.goodForMs = row.welcome.goodForMs;
         this.counters.retries += tries > 0 ? 1 : 0;
         tries += 1;
         await deadline.wait(row.send(request));
+        const age = Math.max(performance.now() - request.began, Date.now() - request.beganWall);
+        if (age >= request.goodForMs) {
+          const late = `its IDs were too old when they came, after ${(age / 1000).toFixed(2)} s`;
+          row.end(failed(endpoint.name, late));
+          continue;
+        }
         this.check();
         endpoint.failures = 0;
         endpoint.note(undefined);

@@ -28,8 +28,8 @@ export class Request {
   /** When it was sent, or the reply before it ended: by the monotonic clock, and by the wall. */
   began = 0;
   beganWall = 0;
-  /** How long IDs of its reply may be handed out. */
-  goodForMs = 0;
+  /** How long a buffer may hand out the IDs of its reply. */
+  goodForMs = Number.POSITIVE_INFINITY;
   /** The kind of the reply's first frame, and the bodies of all. */
   begun = 0;
   reply: Buffer = Buffer.alloc(0);

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Coroutine
 from itertools import chain
 from time import monotonic
+from time import time as wall
 from typing import Any, Callable, TypeVar
 
 from . import _shared
@@ -57,8 +58,8 @@ class Calls:
         #: What other threads wait for.
         self.pending: set[Any] = set()
         self.endpoints = Endpoints(shared.options)
-        self.in_flight = 0
         #: The calls of the application.
+        self.in_flight = 0
         #: What calls in flight wait for.
         self._waiting: set[asyncio.Future[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -82,14 +83,14 @@ class Calls:
     async def fetch(self, count: int, source: bytes, deadline: Deadline) -> Next:
         """Fetches IDs for a buffer."""
         token = self.shared.token
-        found = await self._call(
-            lambda welcome: Next(
-                min(count, welcome.max_count), source, min(_GATHERING_S, deadline.left), True
-            ),
-            deadline,
-        )
-        found.token = token
-        return found
+
+        def make(welcome: Hello) -> Next:
+            wait = min(_GATHERING_S, deadline.left)
+            request = Next(min(count, welcome.max_count), source, wait, partial=True)
+            request.good_for_s, request.token = welcome.good_for_s, token
+            return request
+
+        return await self._call(make, deadline)
 
     async def ping(self, deadline: Deadline) -> None:
         """Asks whether a daemon answers."""
@@ -153,10 +154,14 @@ class Calls:
                     if row is None:
                         row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
                     request = make(row.welcome)
-                    request.good_for_s = row.welcome.good_for_s
                     counters.retries += tries > 0
                     tries += 1
                     await self._wait(row.send(request), deadline)
+                    age = max(monotonic() - request.began, wall() - request.began_wall)
+                    if age >= request.good_for_s:
+                        late = f"its IDs were too old when they came, after {age:.3g} s"
+                        row.end(EndpointError(endpoint.name, late))
+                        continue
                 except EndpointError:
                     continue
                 except RefusedError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 from collections.abc import Sequence
@@ -40,8 +41,8 @@ class Request:
     wait_s = 0.0
     #: When it was sent, or the reply before it ended: by the monotonic clock, and by the wall.
     began = began_wall = 0.0
-    #: How long IDs of its reply may be handed out.
-    good_for_s = 0.0
+    #: How long a buffer may hand out the IDs of its reply.
+    good_for_s = math.inf
     #: The kind of the reply's first frame, and the bodies of all.
     begun, reply = 0, b""
 
