@@ -29,6 +29,10 @@ func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
 	conn := &connection{core: c, label: p.text}
 	ips, err := c.resolve(ctx, p)
 	for _, ip := range ips {
+		// Only one that is tried counts as the last.
+		if err = ctx.Err(); err != nil {
+			break
+		}
 		if p.lastIP = ip; p.isName {
 			conn.label = fmt.Sprintf("%s (%s)", p.text, ip)
 		}
