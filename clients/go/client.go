@@ -303,8 +303,12 @@ func (c *core) problem() error {
 	return nil
 }
 
-// failed counts the failure or the refusal of an endpoint, and reports it.
+// failed counts the failure or the refusal of an endpoint, and reports it. What a closed client ends
+// itself has not failed.
 func (c *core) failed(endpoint string, err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
 	kind := Failed
 	if _, isRefusal := err.(*RefusedError); isRefusal {
 		kind = Refused

@@ -347,6 +347,28 @@ func TestANameIsResolvedForEachConnection(t *testing.T) {
 	}
 }
 
+func TestADialThatACloseEndsIsNoFailure(t *testing.T) {
+	daemon := startFake(t)
+	daemon.helloReply = func(uint16) []byte { return nil }
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	ended := make(chan error)
+	go func() { ended <- client.Ping(background) }()
+	eventually(t, "a greeting", func() bool { return daemon.openCount() == 1 })
+	must(t, client.Close())
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	eventually(t, "the dial has ended", func() bool {
+		l := client.core.lanes[0]
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.dialing == nil
+	})
+	if stats := client.Stats(); stats.Failures != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
 func TestAnUnknownNameIsSaid(t *testing.T) {
 	times := longTimes()
 	times.resolve = time.Second
