@@ -89,8 +89,9 @@ final class Wire {
 
     /** One reply frame. */
     record Frame(int kind, int flags, int tag, ByteBuffer body) {
+        /** Only RUNS, LIST and INFO have such a flag. */
         boolean hasMore() {
-            return (flags & FLAG_MORE) != 0;
+            return kind <= JSON && (flags & FLAG_MORE) != 0;
         }
 
         SnowbankException refusal(String endpoint) {
