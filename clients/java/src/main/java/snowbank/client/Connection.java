@@ -38,8 +38,8 @@ final class Connection {
     private static final long FETCH_WAIT_MS = 50;
     /** How long a reply that may have come already is looked for before the connection has failed. */
     private static final long LAST_LOOK_NANOS = 10_000_000;
-    final String label;
-    final Closeable socket;
+    volatile String label;
+    volatile Closeable socket = () -> { };
     private final Core core;
     private InputStream in = InputStream.nullInputStream();
     private OutputStream out = OutputStream.nullOutputStream();
@@ -85,10 +85,22 @@ final class Connection {
         }
     }
 
-    Connection(Core core, String label, Closeable socket) {
+    Connection(Core core, String label) {
         this.core = core;
         this.label = label;
-        this.socket = socket;
+    }
+
+    /** Sets the socket that a close ends, before it may block. */
+    void use(String label, Closeable socket) throws IOException {
+        boolean isOver;
+        synchronized (this) {
+            this.label = label;
+            this.socket = socket;
+            isOver = isEnded;
+        }
+        if (isOver) {
+            socket.close();
+        }
     }
 
     /** Reads, and gives the daemon another while for the rest of a reply that has begun. */
@@ -141,10 +153,15 @@ final class Connection {
         return Objects.requireNonNull(endpoint);
     }
 
-    /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
+    /** Makes a greeted connection that of a lane, whose lock is held. Its thread goes on with {@link #read}. */
     void start(Rest lane, Rest.Endpoint endpoint) {
-        this.lane = lane;
-        this.endpoint = endpoint;
+        synchronized (this) {
+            if (isEnded) {
+                throw SnowbankException.unreachable(label, Dial.SILENT, null);
+            }
+            this.lane = lane;
+            this.endpoint = endpoint;
+        }
         Core.thread("snowbank-writer " + label, this::sendForOthers).start();
     }
 
@@ -288,7 +305,7 @@ final class Connection {
             end(SnowbankException.lost(label, refusal));
         } catch (Wire.Breach breach) {
             end(SnowbankException.protocol(label, String.valueOf(breach.getMessage())));
-        } catch (IOException error) {
+        } catch (Throwable error) {
             end(isIdle() ? null : SnowbankException.lost(label, Dial.describe(error), error));
         }
     }
@@ -386,11 +403,13 @@ final class Connection {
      */
     private void end(@Nullable SnowbankException reason) {
         List<Sent> left = new ArrayList<>();
+        Rest ours;
         synchronized (this) {
             if (isEnded) {
                 return;
             }
             isEnded = true;
+            ours = lane;
             left.addAll(row);
             left.addAll(waiting);
             row.clear();
@@ -406,7 +425,7 @@ final class Connection {
             // It is closed as far as it can be.
         }
         core.ended(this);
-        if (lane != null && lane.leave(this, reason) && reason != null && !core.isClosed) {
+        if (ours != null && ours.leave(this, reason) && reason != null) {
             core.failed(label, reason);
         }
         left.forEach(sent -> sent.next.accept(0));

@@ -4,6 +4,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -78,6 +80,23 @@ final class Core {
         return new Worker(name, task);
     }
 
+    /** Runs a task on a thread of its own. The future has its result, what it throws, or why there is no thread. */
+    static <T> CompletableFuture<T> run(String name, Callable<T> task) {
+        CompletableFuture<T> outcome = new CompletableFuture<>();
+        try {
+            thread(name, () -> {
+                try {
+                    outcome.complete(task.call());
+                } catch (Throwable error) {
+                    outcome.completeExceptionally(error);
+                }
+            }).start();
+        } catch (Throwable error) {
+            outcome.completeExceptionally(error);
+        }
+        return outcome;
+    }
+
     static Future<?> after(long nanos, Runnable task) {
         return TIMER.schedule(task, nanos, TimeUnit.NANOSECONDS);
     }
@@ -126,8 +145,14 @@ final class Core {
         calls.forEach(call -> call.fail(closed()));
     }
 
-    /** Counts the failure or the refusal of an endpoint, and reports it. No lock may be held. */
+    /**
+     * Counts the failure or the refusal of an endpoint, and reports it. What a closed client ends
+     * itself has not failed. No lock may be held.
+     */
     void failed(String endpoint, SnowbankException error) {
+        if (isClosed) {
+            return;
+        }
         if (error.reason() == SnowbankException.Reason.REFUSED) {
             counts.refusals.incrementAndGet();
             tell(listener -> listener.refused(endpoint, error));

@@ -8,6 +8,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketTimeoutException;
+import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
@@ -29,7 +30,7 @@ import org.jspecify.annotations.Nullable;
 
 /** Makes a connection: a name, an address, a socket, TLS, HELLO, WELCOME. */
 final class Dial {
-    private static final String SILENT =
+    static final String SILENT =
         "it accepted the connection and sent no WELCOME in time: does another program listen there, such as a Redis?";
 
     private Dial() {}
@@ -56,15 +57,7 @@ final class Dial {
                 return List.of(InetAddress.getByName(address.host()));
             }
             if (lookup.isDone()) {
-                CompletableFuture<InetAddress[]> begun = new CompletableFuture<>();
-                lookup = begun;
-                Core.thread("snowbank-lookup", () -> {
-                    try {
-                        begun.complete(limits.resolver.resolve(address.host()));
-                    } catch (UnknownHostException | RuntimeException error) {
-                        begun.completeExceptionally(error);
-                    }
-                }).start();
+                lookup = Core.run("snowbank-lookup", () -> limits.resolver.resolve(address.host()));
             }
             try {
                 List<InetAddress> found = new ArrayList<>(List.of(lookup.get(limits.resolveMs, TimeUnit.MILLISECONDS)));
@@ -85,64 +78,74 @@ final class Dial {
         }
     }
 
-    /** Returns a connection whose daemon has sent its WELCOME. */
+    /** Returns a connection whose daemon has sent its WELCOME. Anything else is its endpoint's failure. */
     static Connection greet(Core core, Place place) {
         Address address = place.address;
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(core.limits.connectMs);
-        String label = address.text();
-        Connection connection = null;
-        IOException error = new UnknownHostException("the name has no address");
+        Connection connection = new Connection(core, address.text());
+        long limitNanos = TimeUnit.MILLISECONDS.toNanos(core.limits.connectMs);
+        long deadline = System.nanoTime() + limitNanos;
+        Future<?> limit = Core.after(limitNanos, connection::close);
+        String late = "it did not accept the connection in time";
         try {
+            core.opened(connection);
             if (address.path() != null) {
-                connection = unix(core, label, address.path());
+                unix(connection, address.path());
             } else {
-                for (InetAddress ip : place.resolve(core.limits)) {
-                    place.lastIp = ip.getAddress();
-                    label = address.isName() ? address.text() + " (" + ip.getHostAddress() + ")" : address.text();
-                    Socket socket = new Socket();
-                    try {
-                        long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
-                        socket.setTcpNoDelay(true);
-                        socket.connect(new InetSocketAddress(ip, address.port()), (int) Math.max(1, Math.min(core.limits.acceptMs, leftMs)));
-                        connection = new Connection(core, label, socket);
-                        connection.use(socket.getInputStream(), socket.getOutputStream());
-                        break;
-                    } catch (IOException failure) {
-                        socket.close();
-                        error = failure;
-                    }
-                }
+                tcp(connection, place, core.limits, deadline);
             }
-        } catch (IOException failure) {
-            error = failure;
-        }
-        if (connection == null) {
-            boolean isLate = error instanceof SocketTimeoutException;
-            throw SnowbankException.unreachable(label, isLate ? "it did not accept the connection in time" : describe(error), error);
-        }
-        core.opened(connection);
-        Future<?> limit = Core.after(deadline - System.nanoTime(), connection::close);
-        try {
+            late = SILENT;
             if (address.isTls()) {
                 encrypt(core.options.tls, address, connection);
             }
             connection.hello(core.options.readToken());
-            if (limit.cancel(false)) {
-                return connection;
-            }
-            throw SnowbankException.unreachable(label, SILENT, null);
-        } catch (IOException | IllegalArgumentException | SnowbankException failure) {
-            boolean isLate = !limit.cancel(false);
+            return connection;
+        } catch (Throwable error) {
             connection.close();
-            core.ended(connection);
-            if (failure instanceof SnowbankException known) {
-                throw known;
+            boolean isLate = error instanceof SocketTimeoutException || System.nanoTime() - deadline >= 0;
+            if (isLate && !(error instanceof SnowbankException)) {
+                throw SnowbankException.unreachable(connection.label, late, error);
             }
-            if (failure instanceof Wire.Breach) {
-                throw SnowbankException.protocol(label, String.valueOf(failure.getMessage()));
-            }
-            throw SnowbankException.unreachable(label, isLate ? SILENT : describe(failure), failure);
+            throw failure(connection.label, error);
+        } finally {
+            limit.cancel(false);
         }
+    }
+
+    /** Returns an endpoint's failure, whatever was thrown. */
+    static SnowbankException failure(String label, Throwable error) {
+        if (error instanceof SnowbankException known) {
+            return known;
+        }
+        if (error instanceof Wire.Breach) {
+            return SnowbankException.protocol(label, String.valueOf(error.getMessage()));
+        }
+        return SnowbankException.unreachable(label, describe(error), error);
+    }
+
+    private static void tcp(Connection connection, Place place, ClientOptions.Limits limits, long deadline)
+            throws IOException {
+        Address address = place.address;
+        IOException error = new UnknownHostException("the name has no address");
+        for (InetAddress ip : place.resolve(limits)) {
+            long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+            if (leftMs <= 0) {
+                break;
+            }
+            // Only one that is tried counts as the last.
+            place.lastIp = ip.getAddress();
+            Socket socket = new Socket();
+            connection.use(address.isName() ? address.text() + " (" + ip.getHostAddress() + ")" : address.text(), socket);
+            try {
+                socket.setTcpNoDelay(true);
+                socket.connect(new InetSocketAddress(ip, address.port()), (int) Math.min(limits.acceptMs, leftMs));
+                connection.use(socket.getInputStream(), socket.getOutputStream());
+                return;
+            } catch (IOException failure) {
+                socket.close();
+                error = failure;
+            }
+        }
+        throw error;
     }
 
     private static void encrypt(TlsFiles files, Address address, Connection connection) throws IOException {
@@ -159,8 +162,10 @@ final class Dial {
     }
 
     /** Opens a Unix socket. The streams of {@code Channels} cannot read and write at once. */
-    private static Connection unix(Core core, String label, String path) throws IOException {
-        SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(path));
+    private static void unix(Connection connection, String path) throws IOException {
+        SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+        connection.use(connection.label, channel);
+        channel.connect(UnixDomainSocketAddress.of(path));
         InputStream in = new InputStream() {
             @Override
             public int read() throws IOException {
@@ -186,14 +191,12 @@ final class Dial {
                 }
             }
         };
-        Connection connection = new Connection(core, label, channel);
         connection.use(in, out);
-        return connection;
     }
 
     /** Returns the reason of an error of the network in words. */
-    static String describe(Exception error) {
-        String message = Text.oneLine(String.valueOf(error.getMessage()));
+    static String describe(Throwable error) {
+        String message = Text.oneLine(error.getMessage() == null ? error.toString() : error.getMessage());
         if (error instanceof EOFException) {
             return "closed by the daemon";
         }

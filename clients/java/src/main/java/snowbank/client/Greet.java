@@ -36,8 +36,8 @@ final class Greet {
     /** Begins with the first connection of a client with several endpoints. */
     synchronized void begin() {
         if (places.size() > 1 && !isBegun) {
-            isBegun = true;
             again(Core.random(core.limits.firstRoundMs));
+            isBegun = true;
         }
     }
 
@@ -49,11 +49,14 @@ final class Greet {
 
     private synchronized void again(long waitMs) {
         if (!core.isClosed) {
-            timer = Core.after(waitMs * 1_000_000, () -> Core.thread("snowbank-round", this::round).start());
+            // Whatever a round throws, another one comes.
+            timer = Core.after(waitMs * 1_000_000, () -> Core.run("snowbank-round", this::round).exceptionally(error -> true)
+                .thenAccept(isSoon -> again(isSoon ? core.limits.roundAgainMs : core.limits.roundMs)));
         }
     }
 
-    private void round() {
+    /** Makes a round. Returns true if the next one comes soon. */
+    private boolean round() {
         @Nullable Connection[] all = greetAll();
         Map<Claimants, int[]> found = collisions(all);
         judge(found, all);
@@ -69,28 +72,15 @@ final class Greet {
                 }
             }
         }
-        again(found.isEmpty() ? core.limits.roundMs : core.limits.roundAgainMs);
+        return !found.isEmpty();
     }
 
     /** Greets all endpoints at once. The connections of those that greeted are open. */
     private @Nullable Connection[] greetAll() {
-        @Nullable Connection[] all = new Connection[places.size()];
-        List<CompletableFuture<Void>> greeting = new ArrayList<>();
-        for (int i = 0; i < all.length; i++) {
-            int index = i;
-            CompletableFuture<Void> done = new CompletableFuture<>();
-            greeting.add(done);
-            Core.thread("snowbank-round", () -> {
-                try {
-                    all[index] = Dial.greet(core, places.get(index));
-                } catch (SnowbankException error) {
-                    // Calls find out themselves.
-                }
-                done.complete(null);
-            }).start();
-        }
-        greeting.forEach(CompletableFuture::join);
-        return all;
+        List<CompletableFuture<Connection>> greeting = places.stream()
+            .map(place -> Core.run("snowbank-round", () -> Dial.greet(core, place))).toList();
+        // Calls find out themselves why an endpoint does not greet.
+        return greeting.stream().map(one -> one.exceptionally(error -> null).join()).toArray(Connection[]::new);
     }
 
     /** Returns the pairs of different daemons that share a claim, with their indices. */

@@ -16,8 +16,8 @@ final class Rest {
     /** The index of the endpoint that is connected, or that is next. */
     private int current;
     private @Nullable Connection connection;
-    /** The dial in flight, which all calls without a connection wait for. It fails with a daemon's refusal. */
-    private @Nullable CompletableFuture<Void> dialing;
+    /** The dial in flight, which all calls without a connection wait for, and its failure or null. */
+    private @Nullable CompletableFuture<SnowbankException> dialing;
 
     /** An endpoint, and how it has been. The lane's lock guards it. */
     static final class Endpoint {
@@ -55,25 +55,33 @@ final class Rest {
      */
     void ask(Call call, LongConsumer next) {
         Connection open;
-        CompletableFuture<Void> dial;
+        CompletableFuture<SnowbankException> dial;
+        Endpoint begun = null;
         long restNanos = 0;
         synchronized (this) {
             if (connection == null && dialing == null) {
-                restNanos = beginDial();
+                restNanos = choose();
+                if (restNanos == 0) {
+                    begun = endpoints.get(current);
+                    dialing = new CompletableFuture<>();
+                }
             }
             open = connection;
             dial = dialing;
+        }
+        if (begun != null && dial != null) {
+            begin(begun, dial);
         }
         if (open != null) {
             open.ask(call, next);
         } else if (dial == null) {
             next.accept(restNanos);
         } else {
-            dial.whenComplete((done, told) -> {
-                if (told instanceof SnowbankException refusal) {
-                    SnowbankException failure = refusal.isRetried() ? soonest(core.lanes, call.deadlineNanos) : refusal;
-                    if (failure != null) {
-                        call.fail(failure);
+            dial.thenAccept(failure -> {
+                if (failure != null && failure.reason() == SnowbankException.Reason.REFUSED) {
+                    SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.deadlineNanos) : failure;
+                    if (told != null) {
+                        call.fail(told);
                     }
                 }
                 Connection made;
@@ -89,8 +97,8 @@ final class Rest {
         }
     }
 
-    /** Dials the first endpoint that does not rest, or returns how long all rest. The lock is held. */
-    private long beginDial() {
+    /** Goes to the first endpoint that does not rest, or returns how long all rest. The lock is held. */
+    private long choose() {
         long now = System.nanoTime();
         int next = current;
         long rest = Long.MAX_VALUE;
@@ -104,44 +112,44 @@ final class Rest {
         }
         if (rest == 0) {
             current = next;
-            Endpoint endpoint = endpoints.get(next);
-            CompletableFuture<Void> dial = new CompletableFuture<>();
-            dialing = dial;
-            Core.thread("snowbank " + endpoint.place.address.text(), () -> dial(endpoint, dial)).start();
         }
         return rest;
     }
 
-    /** Dials, and goes on as the thread that reads. */
-    private void dial(Endpoint endpoint, CompletableFuture<Void> dial) {
-        Connection made = null;
-        SnowbankException error = null;
-        try {
-            made = Dial.greet(core, endpoint.place);
-            made.start(this, endpoint);
-        } catch (SnowbankException failure) {
-            error = failure;
-        }
-        synchronized (this) {
-            dialing = null;
-            connection = made;
-            if (error != null) {
-                rest(endpoint, error);
-            }
-        }
-        if (made != null) {
-            String label = made.label;
-            core.tell(listener -> listener.connected(label));
-            core.rounds.begin();
+    /** Begins a dial, which ends in a connection or in that endpoint's failure, whatever is thrown. */
+    private void begin(Endpoint endpoint, CompletableFuture<SnowbankException> dial) {
+        String text = endpoint.place.address.text();
+        Core.run("snowbank " + text, () -> {
+            Connection made = connect(endpoint);
+            core.tell(listener -> listener.connected(made.label));
             dial.complete(null);
             made.read();
-        } else if (error != null) {
-            core.failed(endpoint.place.address.text(), error);
-            if (error.reason() == SnowbankException.Reason.REFUSED) {
-                dial.completeExceptionally(error);
-            } else {
-                dial.complete(null);
+            return made;
+        }).exceptionally(error -> {
+            SnowbankException failure = Dial.failure(text, error);
+            synchronized (this) {
+                dialing = null;
+                rest(endpoint, failure);
             }
+            core.failed(text, failure);
+            dial.complete(failure);
+            return null;
+        });
+    }
+
+    private Connection connect(Endpoint endpoint) {
+        Connection made = Dial.greet(core, endpoint.place);
+        try {
+            core.rounds.begin();
+            synchronized (this) {
+                made.start(this, endpoint);
+                connection = made;
+                dialing = null;
+            }
+            return made;
+        } catch (Throwable error) {
+            made.close();
+            throw error;
         }
     }
 

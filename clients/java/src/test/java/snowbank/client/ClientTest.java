@@ -5,6 +5,13 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -334,6 +341,76 @@ class ClientTest {
             assertTrue(rest >= 900_000_000 && rest <= 2_000_000_000, rest + " ns");
         }
         core.close();
+    }
+
+    @Test
+    void aUnixSocketThatNobodyAcceptsFrom() throws Exception {
+        Path path = folder.resolve("s.sock");
+        try (ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            listener.bind(UnixDomainSocketAddress.of(path), 1);
+            AtomicInteger accepted = new AtomicInteger();
+            Thread fills = new Thread(() -> {
+                try {
+                    while (true) {
+                        SocketChannel.open(UnixDomainSocketAddress.of(path));
+                        accepted.incrementAndGet();
+                    }
+                } catch (IOException closed) {
+                    // The test is over.
+                }
+            });
+            fills.setDaemon(true);
+            fills.start();
+            eventually("the queue is full", () -> accepted.get() == 2);
+            ClientOptions options = ClientOptions.to("unix:" + path, daemon.address()).preferFirst(true).timeout(PATIENCE);
+            options.limits.connectMs = 200;
+            try (SnowbankClient both = new SnowbankClient(options)) {
+                both.ping();
+                assertEquals(1, both.stats().failures());
+            }
+        }
+    }
+
+    @Test
+    void whateverADialThrowsIsItsEndpointsFailure() {
+        AtomicInteger lookups = new AtomicInteger();
+        ClientOptions options = ClientOptions.to(daemon.address().replace("127.0.0.1", "ids.internal")).timeout(PATIENCE);
+        options.limits.resolver = name -> {
+            if (lookups.incrementAndGet() < 3) {
+                throw new OutOfMemoryError("unable to create native thread");
+            }
+            return new InetAddress[] {InetAddress.getLoopbackAddress()};
+        };
+        try (SnowbankClient unlucky = new SnowbankClient(options)) {
+            unlucky.ping();
+            assertEquals(2, unlucky.stats().failures());
+        }
+    }
+
+    @Test
+    void aServerThatIsSilentIsNamedUnlessTheClientCloses() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 100, InetAddress.getLoopbackAddress())) {
+            ClientOptions options = ClientOptions.to("127.0.0.1:" + silent.getLocalPort()).timeout(PATIENCE);
+            options.limits.connectMs = 50;
+            Core core = new Core(options.checked());
+            for (int dial = 0; dial < 20; dial++) {
+                var error = assertThrows(SnowbankException.class,
+                    () -> Dial.greet(core, new Dial.Place(options.endpoints.get(0))));
+                assertTrue(error.getMessage().contains("sent no WELCOME in time"), error.getMessage());
+            }
+            options.limits.connectMs = 60_000;
+            SnowbankClient closed = new SnowbankClient(options);
+            CompletableFuture<Void> ping = closed.pingAsync();
+            silent.setSoTimeout(30_000);
+            for (int dial = 0; dial <= 20; dial++) {
+                silent.accept();
+            }
+            closed.close();
+            assertThrows(ExecutionException.class, ping::get);
+            eventually("the dial has ended", () -> Thread.getAllStackTraces().keySet().stream()
+                .noneMatch(thread -> thread.getName().equals("snowbank " + options.endpoints.get(0).text())));
+            assertEquals(0, closed.stats().failures());
+        }
     }
 
     @Test
