@@ -72,6 +72,9 @@ func TestReplyThatASleepDelayedIsDropped(t *testing.T) {
 	if id := draw(t, client); id <= fetchMin {
 		t.Errorf("%d was made before the machine's sleep", id)
 	}
+	if stats := client.Stats(); stats.Failures != 1 || stats.Dropped != 0 {
+		t.Errorf("the late answer is no failure: %+v", stats)
+	}
 }
 
 func TestClockIsReadRarelyWhileIDsGoFast(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -144,13 +145,12 @@ func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time
 
 // sent is a request in the row of expected replies.
 type sent struct {
-	tag     uint16
+	tag uint16
+	// wait is the daemon's time before the first frame of the reply.
 	wait    time.Duration
 	collect collector
 	// due is when the daemon could read it: when it was sent, or the reply before it had ended.
 	due moment
-	// isBegun is true once a byte of the reply has come.
-	isBegun bool
 	// reply has room for the one reply, so that nobody waits for a call that has gone.
 	reply  chan *reply
 	isGone atomic.Bool
@@ -178,6 +178,10 @@ type connection struct {
 	output  []byte
 	lastTag uint16
 	isEnded bool
+	// isBegun is true once a byte of the next frame has come.
+	isBegun bool
+	// hasLooked is true after the last look for what has come.
+	hasLooked bool
 	// isLeft is true once the connection is not needed but for the replies in the row.
 	isLeft bool
 	// isDeaf is true once a write has failed. The reader goes on: the daemon's last words count more.
@@ -288,32 +292,34 @@ func (c *connection) lost(err error) error {
 	return reason
 }
 
-// Read reads from the socket. The daemon gets another while for the rest of a reply that has begun.
+// Read reads from the socket.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.socket.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.hasLooked {
 		// A program that was stopped has not read yet what came meanwhile.
+		c.hasLooked = true
 		c.socket.SetReadDeadline(time.Now().Add(lastLook))
 		n, err = c.socket.Read(p)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n > 0 && len(c.row) > 0 {
-		c.row[0].isBegun = true
+	if n > 0 && len(c.row) > 0 && !c.isBegun {
+		c.isBegun = true
 		c.armStall()
 	}
 	return n, err
 }
 
-// armStall sets the time when the daemon counts as stalled: an answer's limit after the wait
-// without a byte of the reply, or after its last byte. The lock must be held.
+// armStall sets the time when the daemon counts as stalled: an answer's limit from now on until a
+// frame that has begun is whole, or until one begins, after the wait. The lock must be held.
 func (c *connection) armStall() {
 	var at time.Time
 	if len(c.row) > 0 {
-		if at = time.Now().Add(c.core.times.answer); !c.row[0].isBegun {
+		if at = time.Now().Add(c.core.times.answer); !c.isBegun {
 			at = at.Add(c.row[0].wait)
 		}
 	}
+	c.hasLooked = false
 	c.socket.SetReadDeadline(at)
 }
 
@@ -331,11 +337,15 @@ func (c *connection) take(f *frame) error {
 	if f.tag != front.tag {
 		return breachf("a reply with tag %d where %d is due", f.tag, front.tag)
 	}
-	got := &reply{goodFor: c.goodFor, due: front.due}
+	got, now := &reply{goodFor: c.goodFor, due: front.due}, c.core.times.now()
+	c.isBegun, front.wait = c.reader.Buffered() > 0, 0
 	if f.kind == kindError && front.collect.kind == 0 {
 		got.err = f.refusal(c.label)
 	} else if isDone, err := front.collect.add(f); err != nil || !isDone {
+		c.armStall()
 		return err
+	} else if age := now.since(got.due); front.collect.asked.isFetch && age >= got.goodFor {
+		return fmt.Errorf("it answered after %s, and its IDs are good for %s", age.Round(time.Millisecond), got.goodFor)
 	}
 	got.ids = front.collect.ids
 	if front.isGone.Load() {
@@ -344,7 +354,7 @@ func (c *connection) take(f *frame) error {
 	c.row[0] = nil
 	if c.row = c.row[1:]; len(c.row) > 0 {
 		// The daemon may read the next one now.
-		c.row[0].due, c.row[0].isBegun = c.core.times.now(), c.reader.Buffered() > 0
+		c.row[0].due = now
 	}
 	c.armStall()
 	<-c.slots

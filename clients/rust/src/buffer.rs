@@ -294,7 +294,8 @@ async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, 
         let epoch = core.epoch();
         let waiting = u32::try_from(fetched.waiting.load(Ordering::Relaxed)).unwrap_or(SIZE_MAX);
         let count = size.max(waiting.min(SIZE_MAX));
-        let asked = Asked::Next { count, source: fetched.source.clone(), partial: true, wait: WAIT };
+        let source = fetched.source.clone();
+        let asked = Asked::Next { count, source, partial: true, wait: WAIT, is_fetch: true };
         match core.call(&asked, &Deadline::after(core.options.timeout)).await {
             Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),
             Err(Error::Timeout { .. }) if fetched.waiting.load(Ordering::Relaxed) > 0 => {}

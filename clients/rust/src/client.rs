@@ -102,7 +102,8 @@ impl Client {
         if count == 0 {
             return Err(Error::bad_option("found a count of 0, allowed: at least 1"));
         }
-        let asked = Asked::Next { count, source: self.source.clone(), partial, wait: Duration::MAX };
+        let source = self.source.clone();
+        let asked = Asked::Next { count, source, partial, wait: Duration::MAX, is_fetch: false };
         match self.call(asked).await? {
             Answer::Ids(ids) => {
                 self.core().figures.ids.add(ids.ids.len());

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::birth::Birth;
+use crate::birth::{Birth, TICK};
 use crate::dial::{Failure, HELLO_TAG, Opened, READ_SIZE, Streams, Welcome, broken, describe, foreign};
 use crate::error::Refusal;
 
@@ -39,7 +39,7 @@ const PING: &[u8] = b"ping";
 /// A request of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
-    Next { count: u32, source: Arc<str>, partial: bool, wait: Duration },
+    Next { count: u32, source: Arc<str>, partial: bool, wait: Duration, is_fetch: bool },
     Ping,
     Info,
 }
@@ -108,8 +108,6 @@ impl Connection {
             in_flight: VecDeque::new(),
             last_tag: HELLO_TAG,
             answer_limit,
-            progress_at: Instant::now(),
-            has_begun: false,
         };
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -142,19 +140,17 @@ struct Row {
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
     answer_limit: Duration,
-    /// The time at which the last byte came.
-    progress_at: Instant,
-    /// True once a byte of the current reply has come.
-    has_begun: bool,
 }
 
 /// A request without its whole reply.
 struct InFlight {
     tag: u16,
     /// The time at which the daemon could read it: when it was sent, or the reply before it had ended.
-    due_at: Instant,
     due: Birth,
+    /// The time from which the wait counts: the same, or the last progress of the reply.
+    due_at: Instant,
     wait: Duration,
+    is_fetch: bool,
     /// True once a frame of the reply has come.
     has_begun: bool,
     collected: Collected,
@@ -174,11 +170,15 @@ impl Row {
         let mut last_look = None;
         loop {
             match self.parse() {
-                Ok(true) => continue,
+                Ok(true) => {
+                    last_look = None;
+                    continue;
+                }
                 Ok(false) => {}
                 Err(failure) => return Some(failure),
             }
             let late_at = last_look.unwrap_or_else(|| self.late_at());
+            let begins = self.input.is_empty();
             let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
             self.input.reserve(READ_SIZE);
             // Bytes that are there come first: a program that was blocked finds them late, and its
@@ -187,11 +187,11 @@ impl Row {
                 biased;
                 read = self.streams.reader.read_buf(&mut self.input) => match read {
                     Ok(0) => return self.lost("it closed the connection".to_owned()),
-                    Ok(_) => {
-                        self.progress_at = Instant::now();
-                        self.has_begun = true;
+                    Ok(_) if begins => {
+                        self.progressed();
                         last_look = None;
                     }
+                    Ok(_) => {}
                     Err(error) => return self.lost(describe(&error)),
                 },
                 written = push(&mut self.streams.writer, &mut self.output),
@@ -227,11 +227,15 @@ impl Row {
 
     /// Returns the time at which the daemon counts as stalled.
     fn late_at(&self) -> Instant {
-        let Some(front) = self.in_flight.front() else { return self.progress_at };
-        if self.has_begun {
-            return self.progress_at + self.answer_limit;
-        }
+        let Some(front) = self.in_flight.front() else { return Instant::now() };
         front.due_at + front.wait + self.answer_limit
+    }
+
+    /// Gives the daemon the time for an answer again: a frame has begun, or another one follows.
+    fn progressed(&mut self) {
+        if let Some(front) = self.in_flight.front_mut() {
+            (front.due_at, front.wait) = (Instant::now(), Duration::ZERO);
+        }
     }
 
     /// Encodes a request, and adds it to the row.
@@ -244,7 +248,7 @@ impl Row {
         let (tag, mut wait) = (self.last_tag, Duration::ZERO);
         let mut frame = Vec::new();
         let (encoded, collected) = match &asked {
-            Asked::Next { count, source, partial, wait: longest } => {
+            Asked::Next { count, source, partial, wait: longest, .. } => {
                 wait = *longest;
                 let source = source.as_bytes();
                 let next = Next {
@@ -267,9 +271,10 @@ impl Row {
         self.output.extend_from_slice(&frame);
         self.in_flight.push_back(InFlight {
             tag,
-            due_at: Instant::now(),
             due: Birth::now(),
+            due_at: Instant::now(),
             wait,
+            is_fetch: matches!(asked, Asked::Next { is_fetch: true, .. }),
             has_begun: false,
             collected,
             answer,
@@ -291,7 +296,9 @@ impl Row {
         self.take(&frame, tag)?;
         self.input = input;
         self.input.advance(consumed);
-        self.has_begun = !self.input.is_empty();
+        if !self.input.is_empty() {
+            self.progressed();
+        }
         Ok(true)
     }
 
@@ -323,9 +330,17 @@ impl Row {
         };
         if progress == Progress::More {
             front.has_begun = true;
+            self.progressed();
             return Ok(());
         }
-        let Some(InFlight { collected, answer, due, .. }) = self.in_flight.pop_front() else { return Ok(()) };
+        let (due, good_for) = (front.due, self.welcome.good_for);
+        let age = due.age_at(&Birth::now());
+        if front.is_fetch && refusal.is_none() && age + TICK > good_for {
+            return Err(Failure::new(format!(
+                "it answered after {age:?}, and its IDs are good for {good_for:?}"
+            )));
+        }
+        let Some(InFlight { collected, answer, .. }) = self.in_flight.pop_front() else { return Ok(()) };
         if let Some(next) = self.in_flight.front_mut() {
             (next.due_at, next.due) = (Instant::now(), Birth::now());
         }
@@ -334,7 +349,7 @@ impl Row {
             (None, Collected::Ids(ids)) => Answer::Ids(Ids {
                 ids: ids.finish(),
                 birth: due,
-                good_for: self.welcome.good_for,
+                good_for,
                 max_count: self.welcome.max_count,
             }),
             (None, Collected::Pong) => Answer::Pong,

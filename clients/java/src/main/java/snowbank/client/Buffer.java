@@ -95,14 +95,9 @@ final class Buffer {
         return stock.ids[(int) at];
     }
 
-    /** Returns the age by the clock that went further. */
-    private long ageMs(Stock stock) {
-        return Math.max((clock.nanos() - stock.reply.nanos()) / 1_000_000, clock.wallMs() - stock.reply.wallMs());
-    }
-
     /** Returns false, and drops the stock, if it is too old. */
     private boolean look(Stock stock, long at) {
-        long ageMs = ageMs(stock);
+        long ageMs = clock.ageMs(stock.reply);
         if (ageMs >= stock.reply.goodForMs()) {
             expire(stock, at);
             return false;

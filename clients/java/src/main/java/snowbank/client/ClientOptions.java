@@ -215,5 +215,10 @@ public final class ClientOptions implements Cloneable {
         long nanos() {
             return System.nanoTime();
         }
+
+        /** Returns the age of a reply's IDs by the clock that went further. */
+        long ageMs(Call.Reply reply) {
+            return Math.max((nanos() - reply.nanos()) / 1_000_000, wallMs() - reply.wallMs());
+        }
     }
 }

@@ -61,6 +61,8 @@ final class Connection {
     private @Nullable Future<?> check;
     private long checkAtNanos;
     private boolean isLastLook;
+    /** True once a byte of the next frame has come. */
+    private boolean isBegun;
 
     /** A request, and where its outcome goes. */
     private static final class Sent {
@@ -69,13 +71,13 @@ final class Connection {
         final long count;
         final Wire.Collector collector;
         int tag;
+        /** The daemon's time before the first frame of the reply. */
         long waitMs;
         /** When the daemon could read it: when it was sent, or the reply before it had ended. */
         long dueNanos;
         long dueWallMs;
-        /** When the latest byte of the reply came, once one has. */
-        long byteNanos;
-        boolean isBegun;
+        /** When the daemon counts as stalled. */
+        long stallsAtNanos;
 
         Sent(Call call, LongConsumer next, long count) {
             this.call = call;
@@ -103,7 +105,7 @@ final class Connection {
         }
     }
 
-    /** Reads, and gives the daemon another while for the rest of a reply that has begun. */
+    /** Reads, and sees the first byte of a frame. */
     private final class Arriving extends FilterInputStream {
         Arriving(InputStream in) {
             super(in);
@@ -207,18 +209,22 @@ final class Connection {
     private void due(Sent sent) {
         sent.dueNanos = core.limits.clock.nanos();
         sent.dueWallMs = core.limits.clock.wallMs();
-        armCheck(sent);
+        expect(sent);
     }
 
-    /** Returns when the daemon counts as stalled. The lock must be held. */
-    private long stallsAtNanos(Sent front) {
-        return (front.isBegun ? front.byteNanos : front.dueNanos + front.waitMs * 1_000_000)
-            + core.limits.answerMs * 1_000_000;
+    /**
+     * Gives the daemon the time for an answer from now on: until a frame that has begun is whole, or
+     * until one begins, after the wait. The lock must be held.
+     */
+    private void expect(Sent front) {
+        long limitMs = core.limits.answerMs + (isBegun ? 0 : front.waitMs);
+        front.stallsAtNanos = core.limits.clock.nanos() + limitMs * 1_000_000;
+        armCheck(front);
     }
 
     /** Looks again when the daemon counts as stalled. The lock must be held. */
     private void armCheck(Sent front) {
-        long at = stallsAtNanos(front);
+        long at = front.stallsAtNanos;
         if (check == null || at - checkAtNanos < 0) {
             if (check != null) {
                 check.cancel(false);
@@ -235,7 +241,7 @@ final class Connection {
             if (front == null || isEnded) {
                 return;
             }
-            if (stallsAtNanos(front) - core.limits.clock.nanos() > 0) {
+            if (front.stallsAtNanos - core.limits.clock.nanos() > 0) {
                 isLastLook = false;
                 armCheck(front);
                 return;
@@ -252,10 +258,9 @@ final class Connection {
 
     private synchronized void arrived() {
         Sent front = row.peek();
-        if (front != null) {
-            front.isBegun = true;
-            front.byteNanos = core.limits.clock.nanos();
-            armCheck(front);
+        if (front != null && !isBegun) {
+            isBegun = true;
+            expect(front);
         }
     }
 
@@ -316,6 +321,7 @@ final class Connection {
             throw frame.refusal(label);
         }
         Sent front;
+        Call.Reply reply = null;
         synchronized (this) {
             front = row.peek();
             if (front == null) {
@@ -324,9 +330,20 @@ final class Connection {
             if (frame.tag() != front.tag) {
                 throw new Wire.Breach("a reply with tag " + frame.tag() + " where " + front.tag + " is due");
             }
-            boolean isRefusal = frame.kind() == Wire.ERROR && !front.collector.isBegun();
-            if (!isRefusal && !front.collector.add(frame)) {
-                return;
+            isBegun = hasArrived();
+            front.waitMs = 0;
+            if (frame.kind() != Wire.ERROR || front.collector.isBegun()) {
+                if (!front.collector.add(frame)) {
+                    expect(front);
+                    return;
+                }
+                reply = new Call.Reply(front.collector.ids(), front.collector.json(), welcome().goodForMs(),
+                    front.dueWallMs, front.dueNanos);
+                long ageMs = core.limits.clock.ageMs(reply);
+                if (front.call.request.isFetch() && ageMs >= reply.goodForMs()) {
+                    throw new IOException(
+                        "it answered after " + ageMs + "ms, and its IDs are good for " + reply.goodForMs() + "ms");
+                }
             }
             row.remove();
             if (!waiting.isEmpty()) {
@@ -335,12 +352,15 @@ final class Connection {
             }
             Sent following = row.peek();
             if (following != null) {
-                following.isBegun = hasArrived();
-                following.byteNanos = core.limits.clock.nanos();
                 due(following);
             }
         }
-        outcome(front, frame);
+        if (reply != null) {
+            Objects.requireNonNull(lane).note(endpoint(), null);
+            front.call.complete(reply);
+        } else if (!front.call.isOver()) {
+            front.next.accept(front.call.obey(frame.refusal(label), Objects.requireNonNull(lane), this));
+        }
     }
 
     private boolean hasArrived() {
@@ -348,17 +368,6 @@ final class Connection {
             return in.available() > 0;
         } catch (IOException error) {
             return false;
-        }
-    }
-
-    private void outcome(Sent sent, Wire.Frame frame) {
-        Rest ours = Objects.requireNonNull(lane);
-        if (frame.kind() != Wire.ERROR) {
-            ours.note(endpoint(), null);
-            sent.call.complete(new Call.Reply(sent.collector.ids(), sent.collector.json(), welcome().goodForMs(),
-                sent.dueWallMs, sent.dueNanos));
-        } else if (!sent.call.isOver()) {
-            sent.next.accept(sent.call.obey(frame.refusal(label), ours, this));
         }
     }
 
