@@ -102,6 +102,7 @@ impl Control {
         if started.is_ok() && is_over {
             started = self.start_taken(&pausing, &mut joined, &life);
         } else {
+            self.say_stopping();
             self.end_try(&pausing, &mut joined, Vec::new(), &life);
         }
         started.map(|()| is_requested)
@@ -124,6 +125,12 @@ impl Control {
         if refused.is_empty() { Ok(()) } else { self.wait(&refused) }
     }
 
+    fn say_stopping(&self) {
+        if self.is_stopping() {
+            tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+        }
+    }
+
     /// Returns whether a source whose start fails for this reason waits for the next try.
     fn may_wait(&self, error: &StartError) -> bool {
         self.has_served || error.lacks_only_worker_id()
@@ -142,7 +149,7 @@ impl Control {
         let error = match self.begin(sources, joined, life, &mut begun) {
             Ok(Some((granted, notes))) => return self.grant(granted, notes),
             Ok(None) => {
-                tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
+                self.say_stopping();
                 None
             }
             Err(error) if self.may_wait(&error) && begun.is_empty() && sources.len() > 1 => {
