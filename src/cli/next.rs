@@ -92,7 +92,7 @@ const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
 /// Reads the one token of a file.
 pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut token = Vec::new();
-    std::fs::File::open(path)
+    snowbank_tls::files::open(path)
         .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_end(&mut token))
         .map_err(|error| {
             Failure::usage(format_args!("cannot read the token file {}: {error}", path.display()))

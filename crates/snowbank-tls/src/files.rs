@@ -1,7 +1,7 @@
 //! Certificates and keys in PEM files. A fault is one line that never repeats a byte of a key.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -83,11 +83,25 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
+/// Opens a small file, such as a certificate or a token, for reading. A pipe with a name is refused,
+/// because its other end may never write: a start or a reload would hang. A shell's `<(command)` is
+/// a pipe too, which this process already has open, and it is read.
+///
+/// # Errors
+/// The system refuses to open the file, or the file is a pipe with a name.
+pub fn open(path: &Path) -> io::Result<File> {
+    let is_own = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|own| path.starts_with(own));
+    #[cfg(unix)]
+    if !is_own && std::os::unix::fs::FileTypeExt::is_fifo(&std::fs::metadata(path)?.file_type()) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, allowed: a regular file"));
+    }
+    File::open(path)
+}
+
 /// Reads the sections that belong in a PEM file of this purpose. There must be at least one.
 fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
     let mut bytes = Vec::new();
-    let opened = File::open(path);
-    let read = opened.and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = open(path).and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     let sections = match read {
         Err(error) => Err(Unusable::Unreadable(error)),
         Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => Err(Unusable::TooLong),
@@ -209,5 +223,27 @@ pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> File
             "found a key of a kind or size that cannot be used, allowed: ECDSA P-256 or P-384, Ed25519, RSA from \
              2048 to 8192 bits",
         ),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_read_only_if_this_process_has_it_open() {
+        let path = std::env::temp_dir().join(format!("snowbank-pipe-{}", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let fault = read_chain(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(fault.ends_with("cannot be read: it is a pipe, allowed: a regular file"), "{fault}");
+
+        let (reader, mut writer) = io::pipe().unwrap();
+        io::Write::write_all(&mut writer, b"secret").unwrap();
+        drop(writer);
+        let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        let mut text = String::new();
+        open(Path::new(&format!("/dev/fd/{number}"))).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "secret");
     }
 }

@@ -155,6 +155,11 @@ fn a_reload_reads_the_certificate_again() {
     reload("reloaded: nothing changed");
     pair.replace_by(&old.issue_for_years("expired", 2000..2001));
     reload("found one that expired 2001-01-01T00:00:00Z");
+    // A pipe that nobody writes neither hangs this reload nor those that follow.
+    std::fs::remove_file(&pair.certificate).expect("removed");
+    assert!(std::process::Command::new("mkfifo").arg(&pair.certificate).status().unwrap().success());
+    reload("it is a pipe, allowed: a regular file");
+    std::fs::remove_file(&pair.certificate).expect("removed");
     secure_wire(daemon.tcp(), &old.client(Some(&old_client))).assert_open();
 
     pair.replace_by(&new.issue_local("daemon"));
