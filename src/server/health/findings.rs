@@ -83,7 +83,8 @@ const SOURCE: [(&str, FindOfSource); 5] = [
     ("numbers", |_, source| find_numbers_end(source)),
 ];
 
-/// Returns the findings, the worst first.
+/// Returns the findings, the worst first. What refuses the requests of a source makes the daemon
+/// unready only while no source serves.
 pub(super) fn find(samples: &Samples) -> Vec<Finding> {
     let mut findings = Vec::new();
     if samples.daemon.is(Draining) {
@@ -109,9 +110,28 @@ pub(super) fn find(samples: &Samples) -> Vec<Finding> {
             }
         }
     }
+    if samples.sources().any(|source| serves(source, &findings)) {
+        // A load balancer that left this daemon would take the other sources from their clients.
+        let is_of_some = |finding: &&mut Finding| finding.source.is_some() || finding.name == "fleet";
+        for finding in findings.iter_mut().filter(is_of_some).filter(|of| of.effect == Effect::Refuses) {
+            finding.effect = Effect::RefusesSome;
+        }
+    }
     // The sort is stable, so findings with the same effect stay in this order.
     findings.sort_by_key(|finding| finding.effect);
     findings
+}
+
+/// Returns whether a source hands out IDs. A source that will soon refuse does not count,
+/// because it has the disk of all other sources.
+fn serves(source: &Subject, findings: &[Finding]) -> bool {
+    let stops = |effect| matches!(effect, Effect::CouldRepeat | Effect::Refuses | Effect::RefusesSoon);
+    let of_it = |finding: &&Finding| finding.source.as_ref() == Some(&source.name);
+    !is_fleet_ceiling_reached(source) && !findings.iter().filter(of_it).any(|finding| stops(finding.effect))
+}
+
+fn is_fleet_ceiling_reached(source: &Subject) -> bool {
+    source.measured(FleetHeadroomS).is_some_and(|left_s| left_s <= 0.0)
 }
 
 /// Adds a sample for each finding except `stop`. A sample without a finding has the value 0, so the
@@ -322,16 +342,13 @@ fn find_fleet_certificate(samples: &Samples) -> Found {
 /// Finds that storage is slow, or that it fails to raise a source's ceiling.
 fn find_ceiling(samples: &Samples, source: &Subject) -> Found {
     if let Some(awaits) = source.text(Awaits) {
-        // A daemon with another source that serves stays ready.
-        let serves = samples.sources().any(|source| source.text(Awaits).is_none());
-        let effect = if serves { Effect::RefusesSome } else { Effect::Refuses };
-        return Some((effect, format!("has not begun: {awaits}")));
+        return Some((Effect::Refuses, format!("has not begun: {awaits}")));
     }
     let daemon = &samples.daemon;
     let is_elsewhere = daemon.text(Lost).is_some()
         || source.is(TicketRestored)
         || source.is(TicketShared)
-        || source.measured(FleetHeadroomS).is_some_and(|left_s| left_s <= 0.0);
+        || is_fleet_ceiling_reached(source);
     if is_elsewhere {
         return None;
     }

@@ -124,12 +124,16 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
     let fleet =
         |left_s: f64, silent: Option<&str>| [(FleetLeftS, json!(left_s)), (FleetSilent, json!(silent))];
     let message = "waits for a worker ID, and hands out nothing: all are held";
-    finds("fleet", Refuses, message, [(FleetWaitsFor, json!("all are held"))]);
+    let waits = [(FleetWaitsFor, json!("all are held")), (Awaits, json!("a worker ID"))];
+    finds("fleet", Refuses, message, waits);
     finds_nothing(fleet(200.0, None));
     finds("fleet", Look, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
     finds("fleet", RefusesSoon, "IDs last for another 50 s", fleet(50.0, Some("refused")));
-    finds("fleet", Refuses, "cannot be raised: refused", fleet(0.0, Some("refused")));
-    finds("fleet", Refuses, "being raised", fleet(0.0, None));
+    let reached = |silent| [&fleet(0.0, silent)[..], &[(FleetHeadroomS, json!(0.0))]].concat();
+    finds("fleet", Refuses, "cannot be raised: refused", reached(Some("refused")));
+    finds("fleet", Refuses, "being raised", reached(None));
+    // A ticket source beside it serves on.
+    finds("fleet", RefusesSome, "cannot be raised: refused", fleet(0.0, Some("refused")));
 }
 
 #[test]
@@ -151,12 +155,43 @@ fn an_unused_or_rising_ceiling_is_no_finding() {
     finds_nothing([(AheadS, json!(2.0))]);
 }
 
+/// Returns samples with these figures, and a second source that is healthy but for the figures that
+/// it shares.
+fn with_other(figures: impl IntoIterator<Item = (Figure, Value)>, shared: &[Figure]) -> Samples {
+    let mut samples = healthy_but(figures);
+    let mut other = Subject { name: String::from("other"), ..healthy_but([]).first_source().clone() };
+    for figure in shared {
+        let value = samples.first_source().measure(*figure);
+        other.set(*figure, value);
+    }
+    samples.others.push(other);
+    samples
+}
+
+#[test]
+fn a_source_that_refuses_leaves_a_daemon_ready_while_another_serves() {
+    let cases: [(&str, Vec<(Figure, Value)>); 5] = [
+        ("clock", vec![(StandsS, json!(4.0))]),
+        ("layout", vec![(LayoutYearsLeft, json!(0.0))]),
+        ("numbers", vec![(TicketLeftShare, json!(0.0)), (TicketLeft, json!(0))]),
+        ("ceiling", vec![(Awaits, json!("a worker ID"))]),
+        ("fleet", vec![(FleetLeftS, json!(0.0)), (FleetHeadroomS, json!(0.0))]),
+    ];
+    for (name, figures) in cases {
+        let status = Status::new(with_other(figures.clone(), &[]));
+        let found = &status.findings[0];
+        assert_eq!((found.name.as_ref(), found.effect), (name, RefusesSome), "{found:?}");
+        assert!(status.is_ready(), "{found:?}");
+        finds(name, Refuses, "", figures);
+    }
+    // The disk of one source is the disk of all.
+    let status = Status::new(with_other([(Failing, json!("disk full")), (HeadroomS, json!(0.0))], &[]));
+    assert!(!status.is_ready(), "{:?}", status.findings);
+}
+
 #[test]
 fn the_worst_finding_comes_first_and_makes_the_headline() {
-    let mut samples = healthy_but([(LayoutYearsLeft, json!(0.5)), (StandsS, json!(4.0))]);
-    let other = samples.sources().next().expect("a source").clone();
-    samples.others.push(Subject { name: String::from("other"), ..other });
-    let status = Status::new(samples);
+    let status = Status::new(with_other([(LayoutYearsLeft, json!(0.5)), (StandsS, json!(4.0))], &[StandsS]));
     assert_eq!(status.findings[0].name, "clock");
     assert_eq!(headline_of(&status), "NOT READY: requests of source orders are refused");
     let status = Status::new(healthy_but([(Lost, json!("the lock is gone"))]));
