@@ -5,9 +5,13 @@
 //! memcached cannot.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The greatest number up to which JavaScript reads every number exactly.
 pub(super) const EXACT_MAX: u64 = 1 << 53;
+
+/// The most libraries that the log names. Clients choose the names, so they are not without number.
+const LIBRARIES_MAX: usize = 16;
 
 /// The form of an ID in a reply to an increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +30,9 @@ pub enum IdForm {
 pub struct IncrConnections {
     integers: AtomicU64,
     strings: AtomicU64,
-    /// True once the log says that a client without a name gets strings.
-    has_told_strings: AtomicBool,
+    /// The libraries of which the log says that they get strings. An empty name is that of all
+    /// clients that announce none.
+    told_strings: Mutex<Vec<String>>,
     /// True once the log says that a client may read integers inexactly.
     has_told_integers: AtomicBool,
 }
@@ -57,16 +62,24 @@ impl IncrConnections {
         }
     }
 
-    /// Counts a connection that gets strings. `is_by_default` is true if nothing but the default
-    /// decided that.
+    /// Counts a connection that gets strings. `by_default` has the library that its client
+    /// announced, or an empty name, if the default decided that.
     #[cold]
-    pub(super) fn record_strings(&self, is_by_default: bool) {
+    pub(super) fn record_strings(&self, by_default: Option<&str>) {
         self.strings.fetch_add(1, Ordering::Relaxed);
-        if is_by_default && !self.has_told_strings.swap(true, Ordering::Relaxed) {
-            tracing::info!(
-                "INCR replies with strings to clients that announce no library, because JavaScript would read integers \
-                 inexactly; if your clients read 64-bit integers, set resp.replies = \"integer\""
-            );
+        let Some(library) = by_default else { return };
+        let mut told = self.told_strings.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() == LIBRARIES_MAX || told.iter().any(|told| told == library) {
+            return;
         }
+        told.push(library.to_owned());
+        let announces = match library {
+            "" => String::from("announce no library"),
+            _ => format!("announce \"{library}\", which is not known to read all 64 bits"),
+        };
+        tracing::info!(
+            "INCR replies with strings to clients that {announces}, because JavaScript would read integers \
+             inexactly; if your clients read 64-bit integers, set resp.replies = \"integer\""
+        );
     }
 }

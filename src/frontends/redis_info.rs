@@ -3,8 +3,8 @@
 use snowbank_wire::Info;
 
 /// The version of Redis that the daemon reports. Clients conclude from the version which commands
-/// they may send.
-pub(super) const REDIS_VERSION: &str = "7.0.0";
+/// they may send: `CLIENT SETINFO`, by which they announce their library, came with 7.2.
+pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 /// Returns the text of Redis' INFO, made from the JSON of Snowbank's own INFO. ioredis waits until
 /// `loading` is 0.

@@ -133,7 +133,8 @@ impl Resp {
             }
             "reset" => {
                 // RESET keeps the library's name, as in Redis.
-                let Resp { id, announced, is_denied, executed_bytes, .. } = *self;
+                let announced = std::mem::take(&mut self.announced);
+                let Resp { id, is_denied, executed_bytes, .. } = *self;
                 *self = Resp { id, announced, is_denied, executed_bytes, ..Resp::default() };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");

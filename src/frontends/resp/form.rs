@@ -9,7 +9,7 @@ use crate::config::Replies;
 use crate::frontends::{Conditions, IdForm};
 
 /// The libraries that read all 64 bits of an integer, by the name that they announce.
-const EXACT: [&str; 14] = [
+const EXACT: [&str; 15] = [
     "redis-py",
     "valkey-py",
     "jedis",
@@ -21,18 +21,22 @@ const EXACT: [&str; 14] = [
     "se.redis",
     "predis",
     "redis-client",
+    "coredis",
     "glidepy",
     "glidejava",
     "glidego",
 ];
 
+/// The most bytes of a library's name that are kept, and written to the log.
+const NAME_BYTES_MAX: usize = 32;
+
 /// What a connection's client has shown of itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Announced {
     /// True if the client announced a library that reads integers exactly.
     is_exact: bool,
-    /// True if the client announced any other library.
-    is_other: bool,
+    /// The name of any other library that the client announced.
+    other: Option<Box<str>>,
     /// True if the last command, which may be an EXEC, was inline. No library sends INCR so. A person or a script
     /// reads the digits as a text.
     is_inline: bool,
@@ -45,7 +49,8 @@ impl Announced {
     pub(super) fn set_library(&mut self, name: &[u8]) {
         let name = name.split(|&byte| byte == b'(').next().unwrap_or_default();
         self.is_exact = EXACT.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-        self.is_other = !self.is_exact && !name.is_empty();
+        let kept = &name[..name.len().min(NAME_BYTES_MAX)];
+        self.other = (!self.is_exact && !name.is_empty()).then(|| kept.escape_ascii().to_string().into());
     }
 
     /// Records whether the command that follows is inline. A health check may be, on the same
@@ -60,7 +65,7 @@ impl Announced {
     pub(super) fn form(&mut self, source: usize, conditions: &Conditions<'_>) -> IdForm {
         let is_string = match conditions.facts.replies {
             Replies::String => true,
-            Replies::Auto => !self.is_exact && (self.is_other || !self.is_inline),
+            Replies::Auto => !self.is_exact && (self.other.is_some() || !self.is_inline),
             Replies::Integer => false,
         };
         if !self.is_counted {
@@ -83,10 +88,11 @@ impl Announced {
         self.is_counted = true;
         let connections = conditions.incr_connections;
         if is_string {
-            let is_by_default = conditions.facts.replies == Replies::Auto && !self.is_other;
-            connections.record_strings(is_by_default);
+            let library = self.other.as_deref().unwrap_or_default();
+            let is_by_default = conditions.facts.replies == Replies::Auto;
+            connections.record_strings(is_by_default.then_some(library));
         } else {
-            connections.record_integers(self.is_other);
+            connections.record_integers(self.other.is_some());
         }
     }
 }
