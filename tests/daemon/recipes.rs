@@ -1,5 +1,6 @@
 //! Each recipe of docs/clients.md draws its IDs from two daemons. One daemon is killed meanwhile,
-//! and in a second run stopped. No ID is missing or repeated.
+//! and in a second run stopped. In a third run it has no free connection. No ID is missing or
+//! repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -25,6 +26,8 @@ enum Fault {
     Killed,
     /// SIGSTOP: its connections stay, and nothing answers.
     Stopped,
+    /// All its connections are in use from the start on.
+    Full,
 }
 
 fn root() -> &'static Path {
@@ -78,17 +81,17 @@ fn compile(command: &mut Command) {
 /// Runs a recipe against two daemons with this front end, once for each fault of the first one.
 /// `make` returns the command. The ports of the daemons are added to it.
 fn numbers_rows(front_end: &str, name: &str, make: impl Fn() -> Command) {
-    for fault in [Fault::Killed, Fault::Stopped] {
+    for fault in [Fault::Killed, Fault::Stopped, Fault::Full] {
         numbers_rows_over(fault, front_end, name, make());
     }
 }
 
 fn numbers_rows_over(fault: Fault, front_end: &str, name: &str, mut command: Command) {
-    let start = |worker_id: u16| {
-        let settings = format!("worker_ids = {worker_id}");
-        Setup::configured(&settings).front_end(front_end).start()
-    };
-    let mut daemons = vec![start(1), start(2)];
+    let start = |settings: &str| Setup::configured(settings).front_end(front_end).start();
+    let is_full = matches!(fault, Fault::Full);
+    let first = if is_full { "limits.max_connections = 1" } else { "" };
+    let mut daemons = vec![start(&format!("worker_ids = 1\n{first}")), start("worker_ids = 2")];
+    let _holder = is_full.then(|| daemons[0].connect());
     for daemon in &daemons {
         command.arg(daemon.addresses[1].tcp().port().to_string());
     }
@@ -102,6 +105,7 @@ fn numbers_rows_over(fault: Fault, front_end: &str, name: &str, mut command: Com
             match fault {
                 Fault::Killed => daemons[0].kill(),
                 Fault::Stopped => daemons[0].stand_still(),
+                Fault::Full => {}
             }
         }
     }
