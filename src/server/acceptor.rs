@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::Protocol;
 use crate::server::common::Common;
+use crate::server::health::findings::more_connections;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::net::pending::{self, Occupancy, Pending, PendingLimits, Room};
 use crate::server::net::registered::Registered;
@@ -106,9 +107,11 @@ pub(crate) async fn accept(
             turn_away(&socket, &refusal);
         }
         if let Some(count) = turned_away.count(Instant::now()) {
+            let wanted = common.live_config.borrow().connections_wanted.unwrap_or(0);
+            let advice = more_connections(wanted as u64);
             tracing::warn!(
                 address = %listener.address, count, max_connections,
-                "connections were turned away, because max_connections are open; raise it, or see who holds them"
+                "connections were turned away, because all are in use: {advice}"
             );
         }
     }

@@ -186,25 +186,35 @@ fn find_refused_reload(samples: &Samples) -> Found {
 fn find_full_connections(daemon: &Subject) -> Found {
     let [open, max] = [Open, OpenMax].map(|figure| daemon.count(figure));
     let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
-    let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
+    let wanted = daemon.count(OpenWanted);
+    let advice = more_connections(wanted);
     let refused = daemon.count(MinuteConnectionsRefused);
     if refused > 0 || open >= max {
         let refused = Grouped(refused);
         let message = format!("{found}; {refused} refused with too_busy in the last seconds: {advice}");
         return Some((Effect::RefusesSome, message));
     }
-    let wanted = daemon.count(OpenWanted);
     if wanted > 0 {
-        let advice = "raise the limit (LimitNOFILE=, ulimit -n), or lower the setting, and restart";
-        let wanted = Grouped(wanted);
-        let message = format!(
-            "{found}: the limit of open files allows no more, and max_connections is {wanted}; {advice}"
-        );
-        return Some((Effect::Look, message));
+        return Some((Effect::Look, format!("{found}: {advice}")));
     }
     let message = format!("{found}; when all are in use, new ones get too_busy: {advice}");
     let is_near = open as f64 >= CONNECTIONS_SHARE * max as f64;
     is_near.then_some((Effect::Look, message))
+}
+
+/// Says what allows more connections. `wanted` is the setting if the limit of open files allows fewer,
+/// else 0.
+pub(crate) fn more_connections(wanted: u64) -> String {
+    if wanted == 0 {
+        return String::from(
+            "raise limits.max_connections and the limit of open files, or see who holds them",
+        );
+    }
+    format!(
+        "the limit of open files allows no more, and max_connections is {}; raise the limit (LimitNOFILE=, ulimit -n), \
+         or lower the setting, and restart",
+        Grouped(wanted)
+    )
 }
 
 /// Finds that clients do not authorize themselves.

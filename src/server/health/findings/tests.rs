@@ -105,6 +105,9 @@ fn saturation_leaves_the_daemon_ready() {
     finds("connections", RefusesSome, "7 refused with too_busy", too_busy);
     finds("connections", RefusesSome, "10 of 10 connections", [(Open, json!(10))]);
     finds("connections", Look, "max_connections is 10,000", [(OpenWanted, json!(10_000))]);
+    // The limit that binds is named also once connections are refused.
+    let few_files = [(MinuteConnectionsRefused, json!(7)), (OpenWanted, json!(10_000))];
+    finds("connections", RefusesSome, "raise the limit (LimitNOFILE=, ulimit -n)", few_files);
     finds("connections", Look, "9 of 10 connections", [(Open, json!(9))]);
     finds("queues", Look, "75 of 100 bytes queued", [(QueuedBytes, json!(75))]);
     let unauthorized = |lately: u64| {
