@@ -150,8 +150,13 @@ impl Facts {
     /// The colon is for clients that need different keys for the IDs of one source. They return a
     /// dictionary, or their keys are made of parts.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
+        self.source_of_key_among(key, |_| true)
+    }
+
+    /// Does the same among some of the sources. The others count as unknown.
+    pub(super) fn source_of_key_among(&self, key: &[u8], has: impl Fn(&usize) -> bool) -> Option<usize> {
         let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-        self.source_named(name).or(self.any_key)
+        self.source_named(name).filter(&has).or(self.any_key.filter(&has))
     }
 
     /// Returns what a counter's increment by `by` means for a source. Every source can be incremented

@@ -234,6 +234,23 @@ fn a_counter_at_its_end_cannot_serve_one_id() {
     }
 }
 
+/// A key of segment mode that nobody moved must not get snowflake IDs.
+#[test]
+fn leafs_paths_give_only_their_kind_of_number() {
+    let sources = "any_key = \"flakes\"\n[[sources]]\nname = \"flakes\"\nworker_ids = 1\n\
+                   [[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+    let setup = Setup::configured(sources).front_end("http");
+    setup.run(&["ticket", "set", "orders", "1000"]).printed();
+    let daemon = setup.start();
+    let mut client = FrontEndClient::of(&daemon);
+    assert_eq!(client.get("/api/segment/get/orders", "").body, "1001");
+    assert!(client.get("/api/snowflake/get/orders", "").body.len() > 15, "the IDs of any_key");
+    for key in ["order", "flakes"] {
+        let refused = client.get(&format!("/api/segment/get/{key}"), "");
+        assert!(refused.code == 404 && refused.body.contains("a ticket source"), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_path_is_decoded_once_and_an_empty_chunked_body_is_none() {
     let daemon = with_two_sources("http");
@@ -450,8 +467,6 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
     note(client.get("/api/snowflake/get/any-key", "").ids(), 1);
     let typo = client.get("/v1/ids?source=any-key", "");
     assert_eq!(typo.code, 404, "any_key applies only to the keys in Leaf's paths: {}", typo.body);
-    let leaf = client.get("/api/segment/get/slow", "");
-    note(leaf.ids(), 1);
     let id = client.get("/id", "").body;
     let decoded = client.get(&format!("/decodeSnowflakeId?a=b&snowflakeId={id}"), "").body;
     for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {

@@ -1,7 +1,7 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, codec_of, known, source_of};
+use super::query::{Query, codec_of, source_of};
 use super::reply::{JSON, Reply, TEXT};
 use super::{Answer, Head, Listing};
 use crate::frontends::refusals::STOPPING;
@@ -50,9 +50,19 @@ fn draws_ids(path: &str) -> bool {
     ["/v1/ids", "/id", "/ids"].contains(&path) || leaf_key(path).is_some()
 }
 
-/// Returns the key in a path of Leaf's.
-fn leaf_key(path: &str) -> Option<&str> {
-    ["/api/snowflake/get/", "/api/segment/get/"].into_iter().find_map(|prefix| path.strip_prefix(prefix))
+/// A mode of Leaf's, which the path names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LeafMode {
+    /// IDs of a layout.
+    Snowflake,
+    /// Numbers of a counter.
+    Segment,
+}
+
+/// Returns the mode and the key in a path of Leaf's.
+fn leaf_key(path: &str) -> Option<(LeafMode, &str)> {
+    let modes = [("/api/snowflake/get/", LeafMode::Snowflake), ("/api/segment/get/", LeafMode::Segment)];
+    modes.into_iter().find_map(|(prefix, mode)| Some((mode, path.strip_prefix(prefix)?)))
 }
 
 /// Returns the answer to a request, or the IDs that it asks for.
@@ -71,8 +81,8 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
         let alive = health(conditions)?;
         return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));
     }
-    if let Some(key) = leaf_key(path) {
-        return leaf_get(key, conditions);
+    if let Some((mode, key)) = leaf_key(path) {
+        return leaf_get(mode, key, facts);
     }
     let reply = match path {
         "/v1/ids" => return ids(head, conditions),
@@ -167,9 +177,16 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
     Ok(Answer::Ids(Ask::new(conditions.facts.first, count), Box::new(listing)))
 }
 
-/// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
-fn leaf_get(key: &str, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    let facts = conditions.facts;
-    let source = known(facts.source_of_key(key.as_bytes()), key, facts)?;
+/// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY. A table that expects the one kind
+/// of number must not get the other.
+fn leaf_get(mode: LeafMode, key: &str, facts: &Facts) -> Result<Answer, Reply> {
+    let is_ticket = mode == LeafMode::Segment;
+    let of_mode = |source: &usize| facts.layout(*source).is_none() == is_ticket;
+    let source = facts.source_of_key_among(key.as_bytes(), of_mode).ok_or_else(|| {
+        let allowed =
+            if is_ticket { "a ticket source (kind = \"ticket\")" } else { "a source with a layout" };
+        let text = format!("found key {key:?}, allowed: the name of {allowed}");
+        Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
+    })?;
     Ok(Answer::Ids(Ask::new(source, 1), Box::new(Listing::lines("", None))))
 }
