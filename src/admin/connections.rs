@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::http::{HEAD_WITHIN, Site};
 use crate::server::Health;
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::{Pending, PendingLimit};
 use crate::server::net::registered::Registered;
 use crate::server::net::rejections::Rejections;
@@ -40,15 +41,15 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
 /// Serves a connection until it ends or is evicted. The connection counts as silent while its
 /// client neither sends nor waits for an answer.
 async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: Site, mut pending: Pending) {
-    let peer = stream.peer();
+    let ends = stream.ends();
     let rejections = &site.0.0.rejections;
     let answers = AtomicBool::new(false);
     let evicted = pending.evicted();
     let mut served = pin!(async {
         if let Some(stream) = encrypted(stream, tls, rejections).await {
             let is_loopback = stream.is_at_loopback();
-            if let Some(error) = site.serve(stream, is_loopback, &answers).await {
-                rejections.log(&peer, &format!("the admin listener found no request of HTTP/1.1: {error}"));
+            if let Some((reason, text)) = site.serve(stream, is_loopback, &answers).await {
+                rejections.close(reason, &ends, &text);
             }
         }
     });
@@ -62,7 +63,10 @@ async fn serve_pending(stream: SocketStream, tls: Option<tls::Acceptor>, site: S
     });
     tokio::select! {
         biased;
-        () = evicted => rejections.log(&peer, "it was idle at the admin listener, and a newcomer needed its place"),
+        () = evicted => {
+            let text = "it was idle at the admin listener, and a newcomer needed its place";
+            rejections.close(CloseReason::Idle, &ends, text);
+        }
         () = served => {}
     }
 }

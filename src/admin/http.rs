@@ -6,7 +6,7 @@
 //! slowly have a deadline.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,11 +18,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::{exposition, words};
 use crate::server::Health;
 use crate::server::health::figures::Figure::Headline;
+use crate::server::health::metrics::CloseReason;
 use crate::web::{
     AcceptedType, HEAD_BYTES_MAX, HEADERS_MAX, MISDIRECTED, SiteHeaders, decoded, head_too_long,
     is_local_name,
@@ -59,18 +60,20 @@ pub(super) struct Site(pub(super) Health);
 impl Site {
     /// Serves one connection until it ends. If `is_loopback`, a Host header must have a
     /// [local name](is_local_name). Keeps `answers` true while a request of the connection waits
-    /// for its answer. Returns the error if the client sent no valid request.
+    /// for its answer. If the client sent no valid request, returns why the connection was closed.
     pub(super) async fn serve<S>(
         &self,
         stream: S,
         is_loopback: bool,
         answers: &AtomicBool,
-    ) -> Option<hyper::Error>
+    ) -> Option<(CloseReason, String)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        let has_answered = AtomicBool::new(false);
         let service = service_fn(async |request: Request<Incoming>| {
             answers.store(true, Ordering::Relaxed);
+            has_answered.store(true, Ordering::Relaxed);
             let mut answer = self.answer(&request, is_loopback).await;
             if self.0.is_draining() {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -78,7 +81,7 @@ impl Site {
             answers.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         });
-        let connection = http1::Builder::new()
+        let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WITHIN)
             // Larger heads get an answer without a reason.
@@ -87,14 +90,31 @@ impl Site {
             // A client may close its sending half after a request.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
         // Only the peer causes errors here. After an error, the connection is over.
-        let ended = tokio::time::timeout(LIFE, connection.as_mut()).await;
-        if ended.is_err() {
-            connection.as_mut().graceful_shutdown();
+        let Ok(ended) = tokio::time::timeout(LIFE, &mut connection).await else {
+            Pin::new(&mut connection).graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
+            return None;
+        };
+        let error = ended.err()?;
+        if error.is_parse() {
+            let text = format!("the admin listener found no request of HTTP/1.1: {error}");
+            return Some((CloseReason::BadRequest, text));
         }
-        ended.ok()?.err().filter(hyper::Error::is_parse)
+        let rest = error.is_timeout().then(|| connection.into_parts())?;
+        // A client whose requests are all answered closes its connection some time, or never.
+        if rest.read_buf.is_empty() && has_answered.load(Ordering::Relaxed) {
+            return None;
+        }
+        let text = format!("no whole request arrived within {HEAD_WITHIN:?}");
+        let body = format!("{text}\n");
+        let answer = format!(
+            "HTTP/1.1 408 Request Timeout\r\nContent-Type: {TEXT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = rest.io.into_inner();
+        let _ = tokio::time::timeout(LAST_ANSWER, stream.write_all(answer.as_bytes())).await;
+        Some((CloseReason::HalfRequest, text))
     }
 
     async fn answer(&self, request: &Request<Incoming>, is_loopback: bool) -> Response<Full<Bytes>> {

@@ -3,7 +3,7 @@
 mod health;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
@@ -283,5 +283,15 @@ fn what_is_no_http_request_is_logged_at_the_admin_listener() {
     }
     for found in ["invalid HTTP method", "invalid HTTP version"] {
         daemon.assert_logs(&format!("the admin listener found no request of HTTP/1.1: {found}"));
+    }
+    let mut stream = TcpStream::connect(admin_of(&daemon).tcp()).expect("connected");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nno whole request arrived within 2s\n"), "{answer}");
+    for (reason, count) in [("bad_request", 2.0), ("half_request", 1.0)] {
+        let name = format!("snowbank_connections_closed_total{{reason=\"{reason}\"}}");
+        poll(reason, || (sample(&scrape(&daemon), &name) >= count).then_some(()));
     }
 }

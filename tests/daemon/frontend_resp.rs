@@ -1,6 +1,7 @@
 //! The front end for clients of Redis: the exact bytes of its replies.
 
 use std::io::Write;
+use std::net::TcpStream;
 
 use crate::front_ends::with_two_sources;
 use crate::support::http::{sample, scrape};
@@ -437,6 +438,18 @@ fn each_closing_has_a_reason() {
         let name = format!("snowbank_connections_closed_total{{reason=\"{reason}\"}}");
         poll(reason, || (sample(&scrape(&daemon), &name) >= 1.0).then_some(()));
         daemon.assert_logs(line);
+    }
+    // The lines name the listener, and each listener has its own.
+    let [native, resp] = [0, 1].map(|index| daemon.addresses[index].tcp());
+    let mut stream = TcpStream::connect(native).expect("connected");
+    stream.write_all(&[9]).expect("sent");
+    for listener in [native, resp] {
+        poll("a line for each listener", || {
+            let is_of_it = |line: &str| {
+                line.contains("the rest of a request") && line.contains(&format!("listener={listener}"))
+            };
+            daemon.log().lines().any(is_of_it).then_some(())
+        });
     }
     assert!(sends.join().expect("the thread ends").is_err(), "the daemon closed the connection");
 }

@@ -51,8 +51,6 @@ pub(crate) struct ShardCounters {
     pub(crate) gets: GetCounters,
     /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
-    /// Connections that the daemon closed by itself, by reason.
-    pub(crate) closed: [Counter; CloseReason::ALL.len()],
     pub(crate) unauthorized_refusals: Counter,
     pub(crate) unauthorized_timeouts: Counter,
     pub(crate) received_bytes: Counter,
@@ -80,7 +78,7 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
-    const ALL: [CloseReason; 7] = [
+    pub(crate) const ALL: [CloseReason; 7] = [
         CloseReason::Idle,
         CloseReason::HalfRequest,
         CloseReason::UnreadReplies,
@@ -91,7 +89,7 @@ impl CloseReason {
     ];
 
     /// Returns the name in metrics.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             CloseReason::Idle => "idle",
             CloseReason::HalfRequest => "half_request",
@@ -112,7 +110,6 @@ impl ShardCounters {
             others: Counter::default(),
             gets: GetCounters::default(),
             errors: Default::default(),
-            closed: Default::default(),
             unauthorized_refusals: Counter::default(),
             unauthorized_timeouts: Counter::default(),
             received_bytes: Counter::default(),
@@ -125,11 +122,6 @@ impl ShardCounters {
     pub(crate) fn record_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors[code as usize - 1].add(1);
         self.protocols[protocol as usize].errors.add(1);
-    }
-
-    /// Counts a connection that the daemon closes by itself.
-    pub(crate) fn record_closed(&self, reason: CloseReason) {
-        self.closed[reason as usize].add(1);
     }
 
     /// Counts an answer that the protocol's front end gave by itself, without a source.
@@ -343,12 +335,6 @@ impl Metrics {
     /// Returns the sum of a counter over all shards.
     pub(crate) fn sum(&self, counter: impl Fn(&ShardCounters) -> u64) -> u64 {
         self.shards.iter().map(|shard| counter(shard)).sum()
-    }
-
-    /// Returns the number of connections that the daemon closed for each reason.
-    pub(crate) fn closed(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let count = |reason: CloseReason| self.sum(|shard| shard.closed[reason as usize].get());
-        CloseReason::ALL.into_iter().map(move |reason| (reason.name(), count(reason)))
     }
 
     /// Locks and returns the keeper's last observations. Requests must not wait for this lock.

@@ -1,28 +1,30 @@
 //! Log lines about connections that were closed, or requests that were refused, because of the
 //! peer's error. A peer can repeat its error without end, so the lines with the same reason have a
-//! rate limit. For peers that did not authorize themselves, each address has a rate limit of its
-//! own for each reason.
+//! rate limit for each listener. For peers that did not authorize themselves, each address has a rate
+//! limit of its own for each reason. What is logged as closed is counted here, too.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::socket_stream::Ends;
+use crate::server::health::metrics::CloseReason;
 use crate::server::health::rate_limited_log::RateLimited;
 
-/// The most reasons that have a limit of their own. Peers cause fewer reasons; all further reasons
-/// share one limit.
-const REASONS_MAX: usize = 32;
+/// The most pairs of a listener and a reason that have a limit of their own. Peers cause fewer; all
+/// further ones share one limit.
+const REASONS_MAX: usize = 128;
 
 /// The most pairs of an address and a reason that have a limit of their own. All further pairs
 /// share one limit, so that an attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
-/// The rejections of a daemon that were logged lately.
+/// The connections that a daemon has closed by itself, and the rejections that were logged lately.
 #[derive(Debug)]
 pub(crate) struct Rejections {
+    closed: [AtomicU64; CloseReason::ALL.len()],
     reasons: Mutex<RateLimits>,
     addresses: Mutex<RateLimits>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Rejections {
 /// The rate limits of rejections.
 #[derive(Debug)]
 struct RateLimits {
-    /// The limits by address and reason. For `reasons`, the address is always empty.
+    /// The limits by address and reason. For `reasons`, the address is that of the listener.
     limits: BTreeMap<(String, String), RateLimited>,
     limits_max: usize,
     /// The limit that all further rejections share.
@@ -62,37 +64,62 @@ impl RateLimits {
 impl Default for Rejections {
     fn default() -> Self {
         let [reasons, addresses] = [REASONS_MAX, ADDRESSES_MAX].map(|max| Mutex::new(RateLimits::new(max)));
-        Rejections { reasons, addresses }
+        Rejections { closed: Default::default(), reasons, addresses }
     }
 }
 
 impl Rejections {
-    /// Logs that a connection was closed because of an error of its peer.
-    pub(crate) fn log(&self, peer: impl fmt::Display, reason: &str) {
-        log_closed(&self.reasons, "", peer, reason);
+    /// Counts that the daemon closes a connection by itself, and logs why.
+    pub(crate) fn close(&self, reason: CloseReason, ends: &Ends, text: &str) {
+        let count = match reason {
+            CloseReason::Unauthorized => count(&self.addresses, &ends.origin, text),
+            _ => count(&self.reasons, &ends.listener, text),
+        };
+        self.record(reason, ends, text, count);
     }
 
-    /// Logs that a connection was closed because its peer sent nothing for `idle_timeout`. This is
-    /// no fault, so the line is no warning.
-    pub(crate) fn log_idle(&self, peer: impl fmt::Display, idle_timeout: Duration) {
-        let reason = format!("it sent nothing for {idle_timeout:?} (limits.idle_timeout)");
-        if let Some(count) = count(&self.reasons, "", &reason) {
-            tracing::info!(%peer, count, "closed an idle connection: {reason}");
+    /// Does the same for a client that a reload has revoked. One reload may revoke all clients, so
+    /// their addresses have no limits of their own.
+    pub(crate) fn close_revoked(&self, ends: &Ends, text: &str) {
+        self.record(CloseReason::Unauthorized, ends, text, count(&self.reasons, &ends.listener, text));
+    }
+
+    fn record(
+        &self,
+        reason: CloseReason,
+        Ends { peer, listener, .. }: &Ends,
+        text: &str,
+        count: Option<u64>,
+    ) {
+        self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
+        match count {
+            // This is no fault, so the line is no warning.
+            Some(count) if reason == CloseReason::Idle => {
+                tracing::info!(%peer, %listener, count, "closed an idle connection: {text}");
+            }
+            Some(1) => tracing::warn!(%peer, %listener, "closed a connection: {text}"),
+            Some(count) => {
+                tracing::warn!(%peer, %listener, count, "closed connections, this one the last: {text}");
+            }
+            None => {}
         }
     }
 
-    /// Logs that a connection was closed because the peer did not authorize itself. `origin` is the
-    /// peer's address without the port.
-    pub(crate) fn log_unauthorized(&self, peer: impl fmt::Display, origin: &str, reason: &str) {
-        log_closed(&self.addresses, origin, peer, reason);
+    /// Returns the number of connections that the daemon closed for each reason.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |reason: CloseReason| self.closed[reason as usize].load(Ordering::Relaxed);
+        CloseReason::ALL.into_iter().map(move |reason| (reason.name(), count(reason)))
     }
 
     /// Logs that a request was refused because its peer has not authorized itself. The connection
     /// stays open.
-    pub(crate) fn log_refused(&self, peer: impl fmt::Display, origin: &str, reason: &str) {
+    pub(crate) fn log_refused(&self, ends: &Ends, reason: &str) {
+        let Ends { peer, origin, listener } = ends;
         match count(&self.addresses, origin, reason) {
-            Some(1) => tracing::warn!(%peer, "refused a request: {reason}"),
-            Some(count) => tracing::warn!(%peer, count, "refused requests, this one the last: {reason}"),
+            Some(1) => tracing::warn!(%peer, %listener, "refused a request: {reason}"),
+            Some(count) => {
+                tracing::warn!(%peer, %listener, count, "refused requests, this one the last: {reason}");
+            }
             None => {}
         }
     }
@@ -125,16 +152,10 @@ fn count(limits: &Mutex<RateLimits>, origin: &str, reason: &str) -> Option<u64> 
     limits.lock().unwrap_or_else(PoisonError::into_inner).count(origin, reason, Instant::now())
 }
 
-fn log_closed(limits: &Mutex<RateLimits>, origin: &str, peer: impl fmt::Display, reason: &str) {
-    match count(limits, origin, reason) {
-        Some(1) => tracing::warn!(%peer, "closed a connection: {reason}"),
-        Some(count) => tracing::warn!(%peer, count, "closed connections, this one the last: {reason}"),
-        None => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -161,7 +182,7 @@ mod tests {
         assert!(logged_at(&mut rejections, 59, 1_000..2_000).is_empty());
         // After a minute, the earlier reasons are forgotten.
         let logged = logged_at(&mut rejections, 60, 2_000..3_000);
-        assert_eq!((logged.len(), logged[REASONS_MAX]), (REASONS_MAX + 1, 1_968));
+        assert_eq!((logged.len(), logged[REASONS_MAX]), (REASONS_MAX + 1, 1_872));
         assert_eq!(rejections.limits.len(), REASONS_MAX);
     }
 }

@@ -16,6 +16,7 @@ use super::counted_socket::{CountedSocket, TlsRead};
 use super::rejections::Rejections;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
+use crate::server::health::metrics::CloseReason;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
 /// The time for which a connection is still read while it is being closed. Bytes that are not read
@@ -158,6 +159,21 @@ impl SocketStream {
         self.tcp()?.peer_addr().ok()
     }
 
+    /// Returns both ends of the connection, for log lines.
+    #[cold]
+    pub(crate) fn ends(&self) -> Ends {
+        let listener = match self {
+            SocketStream::Tcp(stream) => listener_of(stream, ""),
+            SocketStream::Tls(stream) => listener_of(stream.tcp(), "tls:"),
+            SocketStream::Unix(stream) => {
+                let address = stream.local_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                path.map_or_else(|| String::from("unknown"), |path| format!("unix:{}", path.display()))
+            }
+        };
+        Ends { peer: self.peer(), origin: self.origin(), listener }
+    }
+
     /// Closes the sending half, calls `half_closed`, and then reads for a moment, so that the last
     /// bytes that were sent reach the peer.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
@@ -185,6 +201,34 @@ impl SocketStream {
     }
 }
 
+/// The two ends of a connection, for log lines.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) peer: String,
+    /// A name that all connections of one peer share.
+    pub(crate) origin: String,
+    /// The daemon's own address.
+    pub(crate) listener: String,
+}
+
+impl Ends {
+    /// Returns the ends of a connection before its TLS handshake.
+    pub(crate) fn of_handshake(socket: &TcpStream) -> Ends {
+        let peer = socket.peer_addr();
+        let unknown = || String::from("unknown");
+        Ends {
+            peer: peer.as_ref().map_or_else(|_| unknown(), SocketAddr::to_string),
+            origin: peer.as_ref().map_or_else(|_| unknown(), |peer| network_of(peer.ip())),
+            listener: listener_of(socket, "tls:"),
+        }
+    }
+}
+
+fn listener_of(socket: &TcpStream, prefix: &str) -> String {
+    let Ok(address) = socket.local_addr() else { return String::from("unknown") };
+    format!("{prefix}{}", SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
 /// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
 /// and waits a moment so that the peer can read the alert.
 ///
@@ -195,17 +239,15 @@ pub(crate) async fn shake(
     acceptor: &Acceptor,
     rejections: &Rejections,
 ) -> Result<SocketStream, HandshakeFailure> {
-    let peer = socket.peer_addr();
+    let ends = Ends::of_handshake(&socket);
     // The digest of the authorities is read before the handshake. If a reload changes the
     // authorities during the handshake, the session checks the certificate again.
     let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
     match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
         Err((failure, socket)) => {
-            if failure != HandshakeFailure::Left
-                && let Ok(peer) = peer
-            {
-                rejections.log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
+            if failure != HandshakeFailure::Left {
+                rejections.close(CloseReason::Unauthorized, &ends, &format!("no TLS: {failure}"));
             }
             if let Some(socket) = socket {
                 SocketStream::Tcp(socket.tcp).linger(|| ()).await;

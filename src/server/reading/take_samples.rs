@@ -110,7 +110,7 @@ impl Common {
         for code in ErrorCode::ALL {
             daemon.put_labelled(Errors, vec![code.name().to_owned()], self.errors_of(code));
         }
-        for (reason, count) in metrics.closed() {
+        for (reason, count) in self.rejections.closed() {
             daemon.put_labelled(Closed, vec![reason.to_owned()], count);
         }
         self.put_connections(live_config, daemon);

@@ -209,33 +209,28 @@ impl<F: FrontEnd> Connection<F> {
     #[cold]
     fn record_closed(&self, reason: CloseReason) {
         let thread = &self.member.thread;
-        thread.counters.record_closed(reason);
-        let rejections = &thread.common.rejections;
         let limits = &thread.live_config.borrow().limits;
         let stall_timeout = limits.stall_timeout;
-        let peer = self.stream.peer();
-        match reason {
-            CloseReason::UnreadReplies => rejections.log(
-                peer,
-                &format!(
-                    "it read no reply for {stall_timeout:?} (limits.stall_timeout), and has its share of \
-                     limits.max_queued_bytes queued; read replies while sending, or send fewer requests at once"
-                ),
+        let text = match reason {
+            CloseReason::UnreadReplies => format!(
+                "it read no reply for {stall_timeout:?} (limits.stall_timeout), and has its share of \
+                 limits.max_queued_bytes queued; read replies while sending, or send fewer requests at once"
             ),
-            CloseReason::HalfRequest => rejections.log(
-                peer,
-                &format!("the rest of a request did not arrive for {stall_timeout:?} (limits.stall_timeout)"),
+            CloseReason::HalfRequest => {
+                format!("the rest of a request did not arrive for {stall_timeout:?} (limits.stall_timeout)")
+            }
+            CloseReason::Queue => format!(
+                "for {stall_timeout:?}, limits.max_queued_bytes had no room for its long request; see who reads no \
+                 replies, or raise the limit"
             ),
-            CloseReason::Queue => rejections.log(
-                peer,
-                &format!(
-                    "for {stall_timeout:?}, limits.max_queued_bytes had no room for its long request; see who reads no \
-                     replies, or raise the limit"
-                ),
-            ),
-            CloseReason::Idle => rejections.log_idle(peer, limits.idle_timeout.unwrap_or_default()),
-            CloseReason::BadRequest | CloseReason::Errors | CloseReason::Unauthorized => {}
-        }
+            CloseReason::Idle => {
+                let idle_timeout = limits.idle_timeout.unwrap_or_default();
+                format!("it sent nothing for {idle_timeout:?} (limits.idle_timeout)")
+            }
+            // Those are logged where they are found.
+            CloseReason::BadRequest | CloseReason::Errors | CloseReason::Unauthorized => return,
+        };
+        thread.common.rejections.close(reason, &self.stream.ends(), &text);
     }
 
     /// Returns whether requests have arrived behind the one that is served.

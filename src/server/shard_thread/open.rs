@@ -16,8 +16,9 @@ use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::acceptor::{Admitted, OpenConnection};
+use crate::server::health::metrics::CloseReason;
 use crate::server::net::pending::Pending;
-use crate::server::net::socket_stream::{self, SocketStream, network_of};
+use crate::server::net::socket_stream::{self, Ends, SocketStream};
 use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
@@ -80,7 +81,7 @@ async fn shake_hands(
     mut pending: Pending,
 ) -> Option<SocketStream> {
     let thread = Rc::clone(&member.thread);
-    let peer = socket.peer_addr();
+    let ends = Ends::of_handshake(&socket);
     let mut account = Account::for_handshake();
     let evicted = pending.evicted();
     let mut shake = pin!(socket_stream::shake(socket, acceptor, &thread.common.rejections));
@@ -102,10 +103,8 @@ async fn shake_hands(
     tokio::select! {
         biased;
         () = evicted => {
-            if let Ok(peer) = peer {
-                let reason = "it did not finish its handshake, and a newcomer needed its place";
-                thread.common.rejections.log_unauthorized(peer, &network_of(peer.ip()), reason);
-            }
+            let text = "it did not finish its handshake, and a newcomer needed its place";
+            thread.common.rejections.close(CloseReason::Unauthorized, &ends, text);
             None
         }
         shaken = shaken => {

@@ -70,6 +70,8 @@ fn a_client_certificate_is_required_if_clients_need_one() {
     let said = status(Some(&own));
     assert!(said.code == Some(0) && said.out.starts_with("Serving"), "{said:?}");
     let client = authority.client(Some(&own));
-    let facts = get_over(admin, "/status", &client).json()["facts"].to_string();
+    let status = get_over(admin, "/status", &client).json();
+    let facts = status["facts"].to_string();
     assert!(facts.contains("\"certificate\""), "{facts}");
+    assert!(status["closed"]["unauthorized"].as_u64() >= Some(2), "{}", status["closed"]);
 }

@@ -67,8 +67,7 @@ impl<F: FrontEnd> Connection<F> {
     /// Counts and logs that the daemon closes the connection, because the client sent no token.
     fn record_unauthorized(&self, reason: &str) {
         let thread = &self.member.thread;
-        thread.counters.record_closed(CloseReason::Unauthorized);
-        thread.common.rejections.log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        thread.common.rejections.close(CloseReason::Unauthorized, &self.stream.ends(), reason);
     }
 
     /// Follows a turn of a client that has sent no token. If the token was refused, sleeps for

@@ -307,7 +307,8 @@ impl<F: FrontEnd> Exchange<F> {
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
-        turn.thread.common.rejections.log(peer.peer(), &format!("after a reload: {denial}"));
+        let text = format!("after a reload: {denial}");
+        turn.thread.common.rejections.close_revoked(&peer.ends(), &text);
         // The client's files may already have another token or certificate.
         let words = Words {
             code: ErrorCode::Unauthorized,
@@ -317,7 +318,6 @@ impl<F: FrontEnd> Exchange<F> {
         };
         self.front.farewell(&mut turn.state.output, &words);
         turn.thread.counters.record_error(F::PROTOCOL, words.code);
-        turn.thread.counters.record_closed(CloseReason::Unauthorized);
         Some(TurnEnd::Close)
     }
 
@@ -349,7 +349,7 @@ impl<F: FrontEnd> Exchange<F> {
         turn.thread.counters.record_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
             turn.thread.counters.unauthorized_refusals.add(1);
-            turn.thread.common.rejections.log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
+            turn.thread.common.rejections.log_refused(&peer.ends(), NO_TOKEN);
         }
         match error {
             // The bytes of a request without a reply are its whole cost.
@@ -359,8 +359,8 @@ impl<F: FrontEnd> Exchange<F> {
         }
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX && !self.is_ending;
         if is_one_too_many {
-            turn.thread.counters.record_closed(CloseReason::Errors);
-            turn.thread.common.rejections.log(peer.peer(), "its last thousand requests were errors");
+            let text = "its last thousand requests were errors";
+            turn.thread.common.rejections.close(CloseReason::Errors, &peer.ends(), text);
         }
         is_one_too_many
     }
@@ -371,19 +371,12 @@ impl<F: FrontEnd> Exchange<F> {
 #[cold]
 fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> TurnEnd<F> {
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);
-    match turn.conditions.rejection.take() {
-        Some(reason) if is_unauthorized => {
-            turn.thread.common.rejections.log_unauthorized(peer.peer(), &peer.origin(), &reason);
-        }
-        Some(reason) => {
-            turn.thread.counters.record_closed(CloseReason::BadRequest);
-            turn.thread.common.rejections.log(peer.peer(), &reason);
-        }
-        None => {}
+    let reason = if is_unauthorized { CloseReason::Unauthorized } else { CloseReason::BadRequest };
+    if let Some(text) = turn.conditions.rejection.take() {
+        turn.thread.common.rejections.close(reason, &peer.ends(), &text);
     }
     if is_unauthorized {
         turn.thread.counters.unauthorized_refusals.add(1);
-        turn.thread.counters.record_closed(CloseReason::Unauthorized);
         return TurnEnd::Unauthorized;
     }
     TurnEnd::Close
