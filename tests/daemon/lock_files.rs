@@ -90,15 +90,13 @@ fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
     let machine = Machine::new();
     let locks = machine.path("locks");
     fs::create_dir(&locks).expect("mkdir");
-    for open in [0o777, 0o1777, 0o702] {
+    let closed = "`chmod o-w` it, or give all daemons of this machine another lock_dir";
+    let shared =
+        "leave its mode, which other programs need, and give all daemons of this machine another lock_dir";
+    for (open, cure) in [(0o777, closed), (0o1777, shared), (0o702, closed)] {
         set_mode(&locks, open);
         let found = format!("(mode {open:o})");
-        machine.setup("").end().assert_refusal(&[
-            locks.to_str().expect("text"),
-            &found,
-            "chmod o-w",
-            "lock_dir",
-        ]);
+        machine.setup("").end().assert_refusal(&[locks.to_str().expect("text"), &found, cure]);
     }
     set_mode(&locks, 0o700);
     machine.start("").stop();
@@ -117,6 +115,8 @@ fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
     below_it().end().assert_refusal(&[open.to_str().expect("text"), "(mode 777)", "chmod o-w"]);
     set_mode(&open, 0o1777);
     below_it().start().stop();
+    let shared = "leave its mode, which other programs need, and move the state elsewhere";
+    machine.setup("").option("--state-dir", &open).end().assert_refusal(&["(mode 1777)", shared]);
     let real = machine.path("real");
     fs::rename(&locks, &real).expect("renamed");
     symlink(&real, &locks).expect("linked");

@@ -22,7 +22,7 @@ use super::mark::{Fate, Mark, MarkError};
 use super::neighbours::{HeldIds, Locks, neighbours, refused};
 use super::source_kind::kind_of;
 use super::store::Record;
-use super::writers::{Untrusted, Writers, check_above, check_usable, open_file};
+use super::writers::{Untrusted, Writers, check_above, check_usable, closing, open_file};
 use super::{Cause, Owner, StateError, new_identity};
 use snowbank_core::grant::TakenOver;
 use snowbank_id::layout::Space;
@@ -382,9 +382,10 @@ fn not_trusted(directory: &Path, untrusted: Untrusted) -> StateError {
         Untrusted::Open(open, mode) => {
             let reason = format!(
                 "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
-                 owner and its group may write there: stop the daemons that use it, and `chmod o-w` it, or give all of them another lock_dir",
+                 owner and its group may write there: stop the daemons that use it, and {}give all daemons of this machine another lock_dir",
                 open.display(),
-                directory.display()
+                directory.display(),
+                closing(mode)
             );
             StateError::new(Cause::Setting, reason)
         }

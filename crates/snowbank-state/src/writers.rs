@@ -95,6 +95,12 @@ impl Writers {
     }
 }
 
+/// Returns the first part of what to do about a directory with this mode that every user can write.
+/// All programs share a sticky one, as /tmp is. Closing it would break them.
+pub(super) fn closing(mode: u32) -> &'static str {
+    if mode & STICKY == 0 { "`chmod o-w` it, or " } else { "leave its mode, which other programs need, and " }
+}
+
 /// Checks that not every user can put another directory in the place of this one. Every user may
 /// write a directory above it only if that is sticky, as /run/lock is. In a container, the users are
 /// the container's own, and its volumes are often open to all of them.

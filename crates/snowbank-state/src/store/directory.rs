@@ -15,7 +15,7 @@ use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::form::Read;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
-use crate::writers::{Untrusted, Writers, check_above, open_file};
+use crate::writers::{Untrusted, Writers, check_above, closing, open_file};
 use crate::{Cause, StateError};
 use snowbank_core::grant::TakenOver;
 
@@ -228,8 +228,9 @@ fn refused(path: &Path, untrusted: Untrusted) -> StateError {
         ),
         Untrusted::Open(open, mode) => format!(
             "every user can write {} (mode {mode:o}), and so replace the state in {shown} and make IDs repeat; only its \
-             owner and its group may write there: `chmod o-w` it, or move the state elsewhere",
-            open.display()
+             owner and its group may write there: {}move the state elsewhere",
+            open.display(),
+            closing(mode)
         ),
     };
     StateError::new(Cause::Setting, reason)
