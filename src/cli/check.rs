@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     warnings.extend(unread.map(|error| error.to_string()));
     warnings.extend(warnings_of_environment(&settings));
     warnings.append(&mut service_user::warnings(path, &settings));
-    warnings.append(&mut service_user::unwritable(path, &settings, state));
+    warnings.append(&mut service_user::unusable(path, &settings, state));
     let counted = match warnings.len() {
         0 => String::new(),
         1 => String::from(", 1 warning"),

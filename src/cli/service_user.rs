@@ -1,5 +1,5 @@
 //! Finds what the packaged service cannot do with a configuration. Its user may be unable to read
-//! files, and its unit may not let it write directories. Root, who usually writes and checks a
+//! files, and its unit may not let it use directories and ports. Root, who usually writes and checks a
 //! configuration, can do both and would not notice.
 
 use std::collections::BTreeMap;
@@ -37,34 +37,69 @@ const CONFIG_DIR: &str = "/etc/snowbank";
 /// The directories that the packaged units let the daemon write.
 const WRITABLE: &[&str] = &["/var/lib/snowbank", "/run/snowbank", "/run/lock/snowbank"];
 
-/// Returns a warning for each directory of a packaged service's configuration that its unit does not
-/// let it write (`ProtectSystem=strict`). An operator may have allowed it in the unit.
-pub(super) fn unwritable(config: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
+/// Directories whose content the packaged units hide from the daemon (`ProtectHome=`, `PrivateTmp=`).
+const HIDDEN: &[&str] = &["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+/// Directories that all programs share. Giving one to the daemon would break them.
+const SHARED: &[&str] =
+    &["/", "/dev/shm", "/etc", "/mnt", "/opt", "/run", "/run/lock", "/srv", "/usr", "/var", "/var/lib"];
+/// The first port that the kernel lets programs without privileges listen at, by default.
+const FIRST_OPEN_PORT: u16 = 1024;
+
+/// Returns a warning for each directory and each port of a packaged service's configuration that its
+/// unit does not let it use. An operator may have allowed it in the unit.
+pub(super) fn unusable(config: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
     if config.parent() != Some(Path::new(CONFIG_DIR)) {
         return Vec::new();
     }
-    let sockets =
-        settings.client_addresses().chain(&settings.admin.listen).filter_map(|address| match address {
-            Address::Unix(path) => path.parent(),
-            Address::Tcp { .. } | Address::Tls { .. } => None,
-        });
-    let places = state.into_iter().map(|path| ("state_dir", path));
-    let places =
-        places.chain([("lock_dir", &*settings.lock_dir)]).chain(sockets.map(|path| ("listen", path)));
-    let closed = places.filter(|(_, path)| !WRITABLE.iter().any(|open| path.starts_with(open)));
-    let lines = closed.map(|(key, path)| {
-        let path = path.display();
+    let state = state.map(|path| unusable_directory("state_dir", path));
+    let locks = unusable_directory("lock_dir", &settings.lock_dir);
+    let addresses = settings.client_addresses().chain(&settings.admin.listen).map(unusable_address);
+    state.into_iter().chain([locks]).chain(addresses).flatten().collect()
+}
+
+fn unusable_directory(key: &str, path: &Path) -> Option<String> {
+    if is_in(WRITABLE, path) {
+        return None;
+    }
+    let shown = path.display();
+    let cure = if is_in(HIDDEN, path) || SHARED.iter().any(|shared| path == Path::new(shared)) {
+        let own =
+            if key == "lock_dir" { "/run/lock/snowbank" } else { "a directory below /var/lib/snowbank" };
+        format!("name {own}")
+    } else {
         format!(
-            "{key}: the packaged unit does not let the daemon write {path}: allow it by ReadWritePaths={path} (systemctl edit \
-             the unit), and give it to the user {USER}"
+            "allow it by ReadWritePaths={shown} (systemctl edit the unit), and give it to the user {USER}"
         )
-    });
-    lines.collect()
+    };
+    Some(format!("{key}: the packaged unit does not let the daemon write {shown}: {cure}"))
+}
+
+fn unusable_address(address: &Address) -> Option<String> {
+    match address {
+        Address::Unix(path) if is_in(WRITABLE, path) => None,
+        Address::Unix(path) => Some(format!(
+            "listen: the packaged unit does not let the daemon make a socket at {} that clients find: name a path below \
+             /run/snowbank",
+            path.display()
+        )),
+        Address::Tcp { port, .. } | Address::Tls { port, .. } if (1..FIRST_OPEN_PORT).contains(port) => {
+            Some(format!(
+                "listen: the packaged unit does not let the daemon listen at port {port}: choose one from {FIRST_OPEN_PORT} \
+                 on, or let the socket unit listen there, or give the unit (systemctl edit) \
+                 AmbientCapabilities=CAP_NET_BIND_SERVICE, CapabilityBoundingSet=CAP_NET_BIND_SERVICE and PrivateUsers=no"
+            ))
+        }
+        Address::Tcp { .. } | Address::Tls { .. } => None,
+    }
+}
+
+fn is_in(directories: &[&str], path: &Path) -> bool {
+    directories.iter().any(|directory| path.starts_with(directory))
 }
 
 /// Returns whether the packaged unit of a configuration makes this directory, or that of this socket.
 pub(super) fn makes(config: &Path, path: &Path) -> bool {
-    config.parent() == Some(Path::new(CONFIG_DIR)) && WRITABLE.iter().any(|open| path.starts_with(open))
+    config.parent() == Some(Path::new(CONFIG_DIR)) && is_in(WRITABLE, path)
 }
 
 /// Returns the variables that the packaged unit of a configuration sets, with those of its file in
@@ -116,25 +151,55 @@ mod tests {
     use crate::config::{self, Overrides};
     use snowbank_id::layout::UnixMicros;
 
-    #[test]
-    fn directories_that_the_packaged_unit_does_not_allow_are_found() {
-        let text =
-            "lock_dir = \"/srv/locks\"\nlisten = [\"unix:/srv/sockets/ids\", \"unix:/run/snowbank/ids\"]\n";
+    fn found(config: &str, text: &str, state: &str) -> Vec<String> {
         let now = UnixMicros::from_unix_ms(1_800_000_000_000);
-        let found = |config: &str, state: &str| {
-            let file = Some((Path::new(config), text));
-            let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
-            unwritable(Path::new(config), &settings.expect("no mistakes"), Some(Path::new(state)))
-        };
-        let closed = ["state_dir /srv/state", "lock_dir /srv/locks", "listen /srv/sockets"];
-        let lines = found("/etc/snowbank/orders.toml", "/srv/state");
-        assert_eq!(lines.len(), closed.len(), "{lines:?}");
-        for (line, part) in lines.iter().zip(closed) {
-            let (key, path) = part.split_once(' ').expect("a key and a path");
-            assert!(line.starts_with(key) && line.contains(&format!("ReadWritePaths={path} ")), "{line}");
+        let file = Some((Path::new(config), text));
+        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
+        unusable(Path::new(config), &settings.expect("no mistakes"), Some(Path::new(state)))
+    }
+
+    fn assert_warnings(lines: &[String], parts: &[[&str; 3]]) {
+        assert_eq!(lines.len(), parts.len(), "{lines:?}");
+        for (line, [key, place, cure]) in lines.iter().zip(parts) {
+            assert!(line.starts_with(&format!("{key}: ")) && line.contains(place), "{line}");
+            assert!(line.ends_with(cure) || line.contains(&format!("{cure} ")), "{line}");
         }
-        assert_eq!(found("/etc/snowbank/orders.toml", "/var/lib/snowbank/orders").len(), 2);
-        assert!(found("/home/visitor/orders.toml", "/srv/state").is_empty());
+    }
+
+    #[test]
+    fn what_the_packaged_unit_does_not_allow_is_found() {
+        let text = r#"
+            worker_ids = 1
+            lock_dir = "/srv/locks"
+            listen = ["unix:/run/ids", "unix:/run/snowbank/ids", "0.0.0.0:80", "0.0.0.0:1024", "unix:/tmp/ids"]
+        "#;
+        let open = "ReadWritePaths=/srv/state";
+        assert_warnings(
+            &found("/etc/snowbank/orders.toml", text, "/srv/state"),
+            &[
+                ["state_dir", "/srv/state", open],
+                ["lock_dir", "/srv/locks", "ReadWritePaths=/srv/locks"],
+                ["listen", "/run/ids", "below /run/snowbank"],
+                ["listen", "port 80", "AmbientCapabilities=CAP_NET_BIND_SERVICE,"],
+                ["listen", "/tmp/ids", "below /run/snowbank"],
+            ],
+        );
+        assert_eq!(found("/etc/snowbank/orders.toml", text, "/var/lib/snowbank/orders").len(), 4);
+        assert!(found("/home/visitor/orders.toml", text, "/srv/state").is_empty());
+    }
+
+    #[test]
+    fn no_cure_opens_a_hidden_directory_or_gives_away_a_shared_one() {
+        for shared in ["/home/x", "/root/ids", "/tmp/x", "/var/tmp", "/run", "/", "/var/lib", "/srv"] {
+            let text = format!("lock_dir = {shared:?}");
+            assert_warnings(
+                &found("/etc/snowbank/snowbank.toml", &text, shared),
+                &[
+                    ["state_dir", shared, "name a directory below /var/lib/snowbank"],
+                    ["lock_dir", shared, "name /run/lock/snowbank"],
+                ],
+            );
+        }
     }
 
     #[test]
