@@ -51,7 +51,7 @@ pub(super) enum Conflict<'s> {
         Plain(*.horizon),
         Plain(MAX_AHEADS_IN_HORIZON * *.max_ahead),
         Plain(HORIZON_MAX),
-        Plain(*.horizon / MAX_AHEADS_IN_HORIZON)
+        Plain(Duration::from_secs((*.horizon / MAX_AHEADS_IN_HORIZON).as_secs()))
     )]
     ShortHorizon { max_ahead: Duration, horizon: Duration },
     #[error(

@@ -342,9 +342,15 @@ impl Settings {
     /// Returns the limits that the fleet must have: the horizon, and the longest `max_ahead` of the
     /// sources with worker IDs.
     pub fn fleet_limits(&self) -> FleetLimits {
-        let sources = self.sources.iter().filter(|source| source.own_layout().is_some());
-        let max_ahead = sources.map(|source| source.max_ahead).max();
+        let max_ahead = self.longest_max_ahead().map(|(_, max_ahead)| max_ahead);
         FleetLimits::new(self.fleet.horizon, max_ahead.unwrap_or_default())
+    }
+
+    /// Returns the longest `max_ahead` of the sources with worker IDs, and the index of its source.
+    pub(super) fn longest_max_ahead(&self) -> Option<(usize, Duration)> {
+        let sources = self.sources.iter().enumerate().filter(|(_, source)| source.own_layout().is_some());
+        let all = sources.map(|(index, source)| (index, source.max_ahead));
+        all.max_by_key(|(_, max_ahead)| *max_ahead)
     }
 }
 

@@ -119,18 +119,14 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
 /// Returns a refusal if sources come or go so that the daemon of a fleet has another `max_ahead` than
 /// its fleet. A floor is raised by the fleet's, and the next start would be refused.
 fn other_max_ahead(running: &Settings, wanted: &Settings) -> Option<Mistake> {
-    let longest = |settings: &Settings| {
-        let of_layouts = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
-        of_layouts.map(|(index, source)| (source.max_ahead, index)).max_by_key(|(longest, _)| *longest)
-    };
     wanted.fleet.coordinator?;
-    let (to, index) = longest(wanted)?;
-    let from = longest(running);
-    if from.is_some_and(|(from, _)| from == to) {
+    let (index, to) = wanted.longest_max_ahead()?;
+    let from = running.longest_max_ahead();
+    if from.is_some_and(|(_, from)| from == to) {
         return None;
     }
     let row = rows().find(|row| row.is_of_source() && row.key == "max_ahead")?;
-    let from = from.map_or_else(|| String::from("none"), |(_, index)| (row.show)(running, index));
+    let from = from.map_or_else(|| String::from("none"), |(index, _)| (row.show)(running, index));
     let text = format!(
         "found {}, the daemon runs with {from}: the longest of all sources with a layout is the fleet's; {WHAT_TO_DO}",
         (row.show)(wanted, index)

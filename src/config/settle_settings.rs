@@ -181,13 +181,12 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
     let horizon = settings.fleet.horizon;
-    let longest = settings.sources.iter().enumerate().max_by_key(|(_, source)| source.max_ahead);
-    let Some((index, SourceSettings { max_ahead, .. })) = longest else { return };
-    let least = MAX_AHEADS_IN_HORIZON * *max_ahead;
+    let Some((index, max_ahead)) = settings.longest_max_ahead() else { return };
+    let least = MAX_AHEADS_IN_HORIZON * max_ahead;
     if !settings.fleet.is_used() || horizon >= least {
         return;
     }
-    let conflict = Conflict::ShortHorizon { max_ahead: *max_ahead, horizon };
+    let conflict = Conflict::ShortHorizon { max_ahead, horizon };
     if findings.origins.is_given("fleet.horizon") {
         return findings.mistake_of("fleet.horizon", conflict);
     }
