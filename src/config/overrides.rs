@@ -98,7 +98,9 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
         if !name.starts_with("SNOWBANK_") || known.contains(&name) {
             continue;
         }
-        let meant = nearest(&name, known.iter().map(|known| (known, format!("did you mean {known}?"))));
+        let key = |name: &str| name.trim_start_matches("SNOWBANK_").to_owned();
+        let keys = known.iter().map(|known| (key(known), format!("did you mean {known}?")));
+        let meant = nearest(&key(&name), keys);
         let meant =
             meant.unwrap_or_else(|| "write SNOWBANK_, the setting's section and its key, in capitals".into());
         warnings.push(format!("the environment variable {name} is unknown; {meant}"));

@@ -230,7 +230,7 @@ async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) 
 }
 
 pub(super) fn late(limit: Duration) -> NoAnswer {
-    NoAnswer::passing(format!("no answer within {limit:?}"))
+    NoAnswer::passing(format!("no answer within {limit:.1?}"))
 }
 
 /// A connection to a member of a coordinator.

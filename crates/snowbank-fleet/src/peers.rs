@@ -64,7 +64,7 @@ pub enum Unanswered {
     #[error(transparent)]
     Files(#[from] FileFault),
     /// No answer came within this time.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {0:.1?}")]
     Late(Duration),
     /// The connection broke.
     #[error("lost the connection: {0}")]

@@ -39,13 +39,11 @@ fn misspelt_variables_are_noticed() {
         unknown_variables(names),
         ["the environment variable SNOWBANK_LISTN is unknown; did you mean SNOWBANK_LISTEN?"]
     );
-    assert_eq!(
-        unknown_variables(["SNOWBANK_FROBNICATE_EVERY_MINUTE".into()]),
-        [
-            "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; write SNOWBANK_, the setting's section \
-             and its key, in capitals"
-        ]
-    );
+    for name in ["SNOWBANK_FROBNICATE_EVERY_MINUTE", "SNOWBANK_FOO", "SNOWBANK_IDENTITIES_NAME"] {
+        let write = "write SNOWBANK_, the setting's section and its key, in capitals";
+        let warning = format!("the environment variable {name} is unknown; {write}");
+        assert_eq!(unknown_variables([name.into()]), [warning]);
+    }
 }
 
 #[test]
@@ -53,9 +51,12 @@ fn a_fleet_has_the_longest_max_ahead_of_the_sources() {
     let source = |worker: u64, max_ahead: &str| {
         format!("[[sources]]\nname = \"s{worker}\"\nworker_ids = {worker}\nmax_ahead = {max_ahead:?}\n")
     };
-    let sources = source(1, "4s") + &source(2, "7s") + &source(3, "5s");
-    let found = settings(&format!("fleet.coordinator = \"etcd\"\n{sources}")).fleet_limits();
-    assert_eq!(found, FleetLimits::new(Duration::from_secs(300), Duration::from_secs(7)));
+    // A counter has no max_ahead: its default neither counts nor refuses the horizon.
+    let counter = "[[sources]]\nname = \"counter\"\nkind = \"ticket\"\n";
+    let sources = source(1, "4s") + &source(2, "7s") + &source(3, "5s") + counter;
+    let fleet = "[fleet]\ncoordinator = \"etcd\"\nhorizon = \"42s\"\n";
+    let found = settings(&format!("{fleet}{sources}")).fleet_limits();
+    assert_eq!(found, FleetLimits::new(Duration::from_secs(42), Duration::from_secs(7)));
 }
 
 #[test]
