@@ -129,7 +129,7 @@ func (c *connection) greet(ctx context.Context, p *place) error {
 	}
 	if err != nil {
 		return failure(c.label, ErrUnreachable,
-			"it accepted the connection and sent no WELCOME: does another program listen there, such as a Redis?", err)
+			"it accepted the connection and sent no WELCOME: is the daemon stopped, or does another program listen there, such as a Redis?", err)
 	}
 	return nil
 }

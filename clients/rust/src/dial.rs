@@ -86,7 +86,7 @@ pub(crate) async fn dial(
     let late = |_| Failure::new(format!("cannot connect within {limit:?}"));
     let connected = timeout_at(deadline, connect).await.map_err(late)?;
     let streams = connected.map_err(|error| Failure::new(format!("cannot connect: {}", describe(&error))))?;
-    let silent = "it accepted the connection and sent no greeting: does another program listen there, such as a Redis?";
+    let silent = "it accepted the connection and sent no greeting: is the daemon stopped, or does another program listen there, such as a Redis?";
     let greeted = timeout_at(deadline, greet(options, streams, name)).await;
     let (streams, input, welcome) = greeted.map_err(|_| Failure::new(silent))??;
     Ok(Opened { streams, input, welcome })

@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
 /** Makes a connection: a name, an address, a socket, TLS, HELLO, WELCOME. */
 final class Dial {
     static final String SILENT =
-        "it accepted the connection and sent no WELCOME in time: does another program listen there, such as a Redis?";
+        "it accepted the connection and sent no WELCOME in time: is the daemon stopped, or does another program listen there, such as a Redis?";
 
     private Dial() {}
 
