@@ -131,12 +131,28 @@ fn where_it_listens(server: &Server) -> Vec<String> {
 }
 
 /// Writes the addresses where the daemon listens. A program that reads these lines may then
-/// connect, or send a signal. A closed pipe does not stop the daemon.
+/// connect, or send a signal. An output that takes nothing does not stop the daemon.
 fn announce(out: &mut impl Write, addresses: &[String]) {
-    let lines = addresses.iter().try_for_each(|address| writeln!(out, "{address}"));
-    if let Err(error) = lines.and_then(|()| out.flush())
+    let lines: String = addresses.iter().map(|address| format!("{address}\n")).collect();
+    // Written at once: what stays in the buffer would fail again when the daemon ends.
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         tracing::warn!("cannot write the addresses to standard output: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_full_output_is_not_written_again_at_the_end() {
+        let full = File::options().write(true).open("/dev/full").expect("the device");
+        let mut out = io::LineWriter::new(full);
+        announce(&mut out, &["listening on 127.0.0.1:7660".into(), "admin on 127.0.0.1:9660".into()]);
+        out.flush().expect("nothing is left to write");
     }
 }
