@@ -105,7 +105,7 @@ impl ServerCertificate {
     }
 
     /// Returns a warning if the certificate is not valid yet, expires soon, has expired, or is the
-    /// certificate of an authority itself.
+    /// certificate of an authority itself, or if one of the authorities has expired.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
@@ -128,13 +128,19 @@ impl ServerCertificate {
                 seconds(not_after)
             ));
         }
-        (left < ENDS_SOON).then(|| {
-            format!(
+        if left < ENDS_SOON {
+            return Some(format!(
                 "the TLS certificate expires {}, in {} days; clients refuse it then: renew it",
                 seconds(not_after),
                 left.as_hours() / 24
-            )
-        })
+            ));
+        }
+        let ended = self.authorities.as_ref()?.first_end.filter(|end| *end < now)?;
+        Some(format!(
+            "a CA certificate in tls.client_ca expired {}, and the clients that it signed are still let in: renew it, or \
+             remove it",
+            seconds(ended)
+        ))
     }
 }
 
@@ -144,10 +150,13 @@ pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
     /// A hash of the authorities' names, keys and name constraints.
     digest: u64,
+    /// The first instant at which one of their certificates ends. Handshakes do not look at it.
+    first_end: Option<Timestamp>,
 }
 
 impl Authorities {
     fn read(path: &Path) -> Result<Self, FileFault> {
+        let first_end = files::first_end(path)?;
         let roots = Arc::new(files::read_authorities(path)?);
         let trusted = roots
             .roots
@@ -157,7 +166,7 @@ impl Authorities {
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
             .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
-        Ok(Authorities { verifier, digest })
+        Ok(Authorities { verifier, digest, first_end })
     }
 
     /// Returns the hash of these authorities' names, keys and name constraints.

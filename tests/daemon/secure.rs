@@ -34,10 +34,25 @@ pub(crate) struct Pair {
     pub(crate) key: PathBuf,
 }
 
+fn limit(params: &mut CertificateParams, years: Range<i32>) {
+    params.not_before = date_time_ymd(years.start, 1, 1);
+    params.not_after = date_time_ymd(years.end, 1, 1);
+}
+
 impl Authority {
     pub(crate) fn new(name: &str) -> Authority {
+        Authority::with(name, |_| {})
+    }
+
+    /// Returns an authority whose own certificate is valid in these years only.
+    pub(crate) fn for_years(name: &str, years: Range<i32>) -> Authority {
+        Authority::with(name, |params| limit(params, years))
+    }
+
+    fn with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Authority {
         let directory = directory();
         let mut params = params(&[], name);
+        change(&mut params);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("a certificate");
@@ -67,10 +82,7 @@ impl Authority {
 
     /// Issues a certificate that is valid in these years only.
     pub(crate) fn issue_for_years(&self, name: &str, years: Range<i32>) -> Pair {
-        self.issue_with(name, &["127.0.0.1", "localhost"], |params| {
-            params.not_before = date_time_ymd(years.start, 1, 1);
-            params.not_after = date_time_ymd(years.end, 1, 1);
-        })
+        self.issue_with(name, &["127.0.0.1", "localhost"], |params| limit(params, years))
     }
 
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {

@@ -187,10 +187,29 @@ pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
     key.ok_or_else(|| FileFault::new(PemFile::Key, path, "found a key of an unknown kind"))
 }
 
+/// Returns whether this certificate can be that of an authority: it says so, or it has signed itself.
+fn may_be_authority(certificate: &CertificateDer<'_>) -> bool {
+    let parsed = x509_cert::Certificate::from_der(certificate).ok().map(|parsed| parsed.tbs_certificate);
+    is_authority(certificate) || parsed.is_none_or(|parsed| parsed.issuer == parsed.subject)
+}
+
+/// Returns the first instant at which one of a file's authorities ends.
+pub fn first_end(path: &Path) -> Result<Option<Timestamp>, FileFault> {
+    let all = read_certificates(PemFile::Authorities, path)?;
+    let authorities = all.iter().filter(|certificate| may_be_authority(certificate));
+    Ok(authorities.filter_map(validity).map(|validity| validity.not_after).min())
+}
+
 /// Reads the authorities of a file. There must be at least one.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     let mut roots = RootCertStore::empty();
-    for (index, certificate) in read_certificates(PemFile::Authorities, path)?.into_iter().enumerate() {
+    let certificates = read_certificates(PemFile::Authorities, path)?;
+    if !certificates.iter().any(may_be_authority) {
+        let found =
+            "found the certificate of a client or a server, allowed: that of the authority that signed it";
+        return Err(FileFault::new(PemFile::Authorities, path, found));
+    }
+    for (index, certificate) in certificates.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
             let found = format!("its certificate {} cannot be an authority's: {error}", index + 1);
             FileFault::new(PemFile::Authorities, path, found)

@@ -117,6 +117,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         (expired, None, ["tls.certificate", "found one that expired 2001-01-01T00:00:00Z"]),
         (good.clone(), Some("empty"), ["tls.client_ca", "found an empty file"]),
         (good.clone(), Some("good.key"), ["tls.client_ca", "found a private key and no certificate"]),
+        (good.clone(), Some("good.crt"), ["tls.client_ca", "found the certificate of a client or a server"]),
         (good.clone(), Some("hollow"), ["tls.client_ca", "its certificate 1 cannot be an authority's"]),
     ] {
         let more = client_ca.map_or(String::new(), |name| format!("client_ca = \"{}\"", at(name).display()));
@@ -133,6 +134,14 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     no_certificate.end().assert_refusal(&["tls:127.0.0.1:0 without a certificate", "[tls]"]);
     let alone = format!("[tls]\ncertificate = \"{}\"", good.certificate.display());
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
+}
+
+/// Handshakes do not look at an authority's end, so a person must.
+#[test]
+fn an_expired_authority_of_clients_is_reported() {
+    let (authority, old) = (Authority::new("authority"), Authority::for_years("old", 2000..2001));
+    let daemon = tls_setup(&authority.issue_local("daemon"), &old.client_ca()).start();
+    daemon.assert_logs("WARN a CA certificate in tls.client_ca expired 2001-01-01T00:00:00Z");
 }
 
 /// A reload accepts a renewed certificate and other authorities, and refuses a mistake. The reload
