@@ -127,7 +127,8 @@ pub(super) fn find(samples: &Samples) -> Vec<Finding> {
 fn serves(source: &Subject, findings: &[Finding]) -> bool {
     let stops = |effect| matches!(effect, Effect::CouldRepeat | Effect::Refuses | Effect::RefusesSoon);
     let of_it = |finding: &&Finding| finding.source.as_ref() == Some(&source.name);
-    !is_fleet_ceiling_reached(source) && !findings.iter().filter(of_it).any(|finding| stops(finding.effect))
+    let has_begun = source.text(Awaits).is_none() && !is_fleet_ceiling_reached(source);
+    has_begun && !findings.iter().filter(of_it).any(|finding| stops(finding.effect))
 }
 
 fn is_fleet_ceiling_reached(source: &Subject) -> bool {
@@ -352,6 +353,10 @@ fn find_fleet_certificate(samples: &Samples) -> Found {
 /// Finds that storage is slow, or that it fails to raise a source's ceiling.
 fn find_ceiling(samples: &Samples, source: &Subject) -> Found {
     if let Some(awaits) = source.text(Awaits) {
+        // The finding `fleet` has the cause.
+        if samples.daemon.text(FleetWaitsFor).is_some() {
+            return None;
+        }
         return Some((Effect::Refuses, format!("has not begun: {awaits}")));
     }
     let daemon = &samples.daemon;

@@ -124,7 +124,13 @@ fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
         assert!(!waiting.log().contains("locks of worker IDs are in"), "{}", waiting.log());
         let ready = get(&waiting, "/readyz");
         assert_eq!(ready.code, 503, "{}", ready.body);
-        for part in ["no free worker ID; held: ", "0 by ", "1 by ", "is free from"] {
+        for part in [
+            "no free worker ID; held: ",
+            "0 by ",
+            "1 by ",
+            "is free from",
+            "; start fewer daemons, or allow more worker_ids",
+        ] {
             assert!(ready.body.contains(part), "{part:?}: {}", ready.body);
         }
         assert_eq!(get(&waiting, "/healthz").code, 200);

@@ -270,7 +270,10 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError 
         1 => String::from("no free worker ID"),
         _ => format!("fewer than {count} free worker IDs"),
     };
-    FleetError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
+    FleetError::Held(format!(
+        "source {:?}: the fleet has {missing}; {held}; start fewer daemons, or allow more worker_ids",
+        want.source
+    ))
 }
 
 #[cfg(test)]

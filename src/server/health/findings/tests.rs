@@ -129,6 +129,8 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
     let message = "waits for a worker ID, and hands out nothing: all are held";
     let waits = [(FleetWaitsFor, json!("all are held")), (Awaits, json!("a worker ID"))];
     finds("fleet", Refuses, message, waits);
+    // One cause is one finding.
+    assert_eq!(Status::new(healthy_but(waits)).findings.len(), 1);
     finds_nothing(fleet(200.0, None));
     finds("fleet", Look, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
     finds("fleet", RefusesSoon, "IDs last for another 50 s", fleet(50.0, Some("refused")));
