@@ -146,8 +146,7 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             Some(retry_after),
             format!(
                 "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
-                 the source a worker ID that was never used (after `snowbank state forget`, then also run `snowbank state \
-                 lower NAME INSTANT --worker-id N` for it)"
+                 the source a worker ID that was never used"
             ),
         ),
         Refusal::YetToBegin(retry_after) => (

@@ -93,7 +93,7 @@ pub(super) fn not_reached(
             "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
              if it is right, give the source a worker ID that was never used; if no ID of {} after an INSTANT was \
              handed out, under whatever source and in whatever layout, run `snowbank state lower {name} INSTANT --worker-id \
-             {worker_ids}{options}` (and for what `snowbank state forget` dropped, with --forgotten)",
+             {worker_ids}{options}`",
             worker_ids.in_words()
         )
     };

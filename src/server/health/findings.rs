@@ -480,9 +480,8 @@ fn find_clock(source: &Subject) -> Found {
         )
     } else {
         format!(
-            "the wall clock is too far behind the next ID: {refuses}; set the clock right, or give the source a worker \
-             ID that was never used (after `snowbank state forget`, then also run `snowbank state lower NAME INSTANT \
-             --worker-id N` for it)"
+            "the wall clock is too far behind the next ID: {refuses}; set the clock right, or, if it is right, give the \
+             source a worker ID that was never used"
         )
     };
     Some((Effect::Refuses, message))

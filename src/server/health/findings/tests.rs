@@ -35,6 +35,9 @@ fn a_finding_of_refused_requests_makes_the_daemon_unready() {
     finds("stop", Refuses, "closes its listeners", [(Draining, json!(true))]);
     finds("worker_ids", CouldRepeat, "lock file is gone", [(Lost, json!("the lock file is gone"))]);
     finds("clock", Refuses, "clock_behind for another 4.0 s", [(StandsS, json!(4.0))]);
+    // A command that lets IDs repeat is named only where its conditions are: in the log of a start.
+    let message = Status::new(healthy_but([(StandsS, json!(4.0))])).findings[0].message.clone();
+    assert!(!message.contains("snowbank state"), "{message}");
     let failing = [(Failing, json!("disk full")), (HeadroomS, json!(0.0))];
     finds("ceiling", Refuses, "disk full", failing);
     let slow = [(InFlightS, json!(5.0)), (HeadroomS, json!(0.0))];
