@@ -210,6 +210,16 @@ fn without_privileges(machine: &Machine, options: &[&str]) -> Said {
     Said::by(command.arg("check").arg(file).args(options))
 }
 
+/// The reason is that of the start (`exit_codes`).
+#[test]
+fn check_warns_of_a_state_directory_that_is_a_file() {
+    let machine = Machine::new();
+    let file = machine.path("file");
+    fs::write(&file, "").expect("written");
+    let printed = without_privileges(&machine, &["--state-dir", file.to_str().expect("text")]).printed();
+    assert!(printed.contains("file is not a directory; allowed: a directory, or a path"), "{printed}");
+}
+
 #[test]
 fn check_warns_of_directories_that_this_user_cannot_write() {
     let machine = Machine::new();

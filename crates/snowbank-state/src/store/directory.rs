@@ -192,12 +192,13 @@ fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         // Another daemon made the directory at the same time.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = format!("{} is not a directory", path.display());
-            Err(io::Error::new(io::ErrorKind::NotADirectory, text))
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(no_directory(path)),
         made => made,
     }
+}
+
+fn no_directory(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a directory", path.display()))
 }
 
 /// Checks that [`StateDir::lock`] could make or use a directory. Makes and locks nothing.
@@ -205,6 +206,10 @@ fn make(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`StateDir::lock`], but for another process that holds the directory.
 pub fn check_usable(path: &Path) -> Result<(), StateError> {
+    // The lock makes the directory before it asks whose it is.
+    if path.exists() && !path.is_dir() {
+        return Err(not_made(path, &no_directory(path)));
+    }
     crate::writers::check_usable(path, geteuid().is_root()).map_err(|untrusted| refused(path, untrusted))
 }
 
