@@ -131,7 +131,7 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
         |left_s: f64, silent: Option<&str>| [(FleetLeftS, json!(left_s)), (FleetSilent, json!(silent))];
     let message = "waits for a worker ID, and hands out nothing: all are held";
     let waits = [(FleetWaitsFor, json!("all are held")), (Awaits, json!("a worker ID"))];
-    finds("fleet", Refuses, message, waits);
+    finds("fleet", Refuses, message, waits.clone());
     // One cause is one finding.
     assert_eq!(Status::new(healthy_but(waits)).findings.len(), 1);
     finds_nothing(fleet(200.0, None));
