@@ -18,7 +18,7 @@ use crate::config::{Settings, StateDirChoice, directory_options, open_file};
 use crate::server::KernelLog;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Export, Record, StateDir};
-use snowbank_state::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
+use snowbank_state::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records, readable_marks};
 
 /// The most bytes of an export that are read. The limit refuses a path that names a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
@@ -60,6 +60,9 @@ const EXPORT_HELP: &str = "\
 Stop the daemon first. The sources are durably marked as released before the export is written. From then on a start with \
 their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
+
+Worker IDs and counters that the last daemon did not have any more leave only their bounds in the export: another daemon of \
+this machine may have them, and continues.
 
 Worker IDs that a fleet assigned stay with the fleet, which may assign them to any daemon, also here. For these, the export only \
 holds the ID above which their source continues.
@@ -134,20 +137,27 @@ fn export(directories: &Directories, output: Option<&Path>, out: &mut impl Write
     let (directory, records) = open_own(&path)?;
     // The locks keep daemons of this machine from taking the worker IDs before the release is
     // durable.
-    let given = given(&records);
-    let locks = lock_records(&directories.lock_dir, &given)?;
+    let (moved, bounds): (Vec<Record>, Vec<Record>) = records.iter().cloned().partition(Record::is_movable);
+    let locks = lock_records(&directories.lock_dir, &moved)?;
     let what = format!("the state in {}", path.display());
     let options = directories.options(&path);
-    refuse_lower(&given, &locks, &what, &options)?;
-    refuse_restored(&given, &what, &options)?;
+    refuse_lower(&moved, &locks, &what, &options)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
+    for record in bounds.iter().filter(|record| !record.assigned) {
+        // What another state was granted since is no matter of this one.
+        let mut marks = readable_marks(&directories.lock_dir, &record.numbering).unwrap_or_default();
+        marks.retain(|mark| mark.state == owner.state);
+        let bound = store::above_records(&records, &record.numbering);
+        refuse_marks(&record.below(bound), &marks, &what, &options)?;
+    }
+    refuse_restored(&records, &what, &options)?;
     // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
     let output = output.map(create).transpose()?;
     let export = store::export(&directory, records)?;
     // The state itself is released durably. The marks make a start refuse an older copy of the
     // state, too.
-    mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
+    mark(&moved, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
     let mut text = Vec::new();
@@ -158,13 +168,6 @@ fn export(directories: &Directories, output: Option<&Path>, out: &mut impl Write
     };
     // A closed pipe is a failure here, because nobody has the export then.
     written.map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))
-}
-
-/// Returns the records of worker IDs that no fleet assigned. An export moves only these, so only
-/// these are locked and marked. Another daemon may hold the worker IDs that a fleet assigned, and
-/// the fleet's coordinator has their bounds.
-fn given(records: &[Record]) -> Vec<Record> {
-    records.iter().filter(|record| !record.assigned).cloned().collect()
 }
 
 /// Creates a new file that only its user can read: whoever has a copy of an export can use its
@@ -207,18 +210,21 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str, options: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         // Marks of other layouts do not count, because every start is above them.
-        let marks = locks.marks_of_source()?;
-        if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
-            return Err(unknown_counter(record, what, options));
-        }
-        let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
-        return Err(Failure::no(format_args!(
-            "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
-             IDs were granted up to ID {} since; use the newest copy",
-            record.name, record.id_bound, ahead.id_bound,
-        )));
+        refuse_marks(record, &locks.marks_of_source()?, what, options)?;
     }
     Ok(())
+}
+
+fn refuse_marks(record: &Record, marks: &[Mark], what: &str, options: &str) -> Outcome {
+    if marks.iter().any(|mark| mark.fate == Fate::Unknown) {
+        return Err(unknown_counter(record, what, options));
+    }
+    let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { return Ok(()) };
+    Err(Failure::no(format_args!(
+        "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker IDs \
+         were granted up to ID {} since; use the newest copy",
+        record.name, record.id_bound, ahead.id_bound,
+    )))
 }
 
 /// Refuses counters that a start would refuse, because the machine was restored from a snapshot since
@@ -259,15 +265,15 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     refuse_foreign(&stored, &path)?;
     // The locks keep daemons of this machine from taking the worker IDs before the import is
     // durable.
-    let arriving = given(&export.records);
+    // A worker ID that was moved away from here may come back as a bound.
+    let was_released = |record: &Record| {
+        let marks = readable_marks(&directories.lock_dir, &record.numbering).unwrap_or_default();
+        !record.assigned && marks.iter().any(Mark::is_released)
+    };
+    let arriving = export.records.iter().filter(|record| record.is_movable() || was_released(record));
+    let arriving: Vec<Record> = arriving.cloned().collect();
     let locks = lock_records(&directories.lock_dir, &arriving)?;
-    let mut answer = Vec::new();
-    for record in &export.records {
-        let name = &record.name;
-        let bound = record.id_bound;
-        let of = in_words(record);
-        writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
-    }
+    let imported = export.records.clone();
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let merged = store::merge(stored, export, &owner, &KernelLog::open().host())?;
     refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
@@ -275,7 +281,13 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
-    Ok(out.write_all(&answer)?)
+    for record in &imported {
+        let name = &record.name;
+        let of = in_words(record);
+        let bound = store::above_records(&merged, &record.numbering);
+        writeln!(out, "imported source {name:?}, {of}: goes on from ID {bound}")?;
+    }
+    Ok(())
 }
 
 /// Returns the words for a record's worker IDs or counter.

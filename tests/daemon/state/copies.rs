@@ -31,6 +31,20 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
     assert!(machine.start("").draw_one() > last);
 }
 
+/// The last daemon of the copy did not have worker ID 2.
+#[test]
+fn an_export_of_a_copy_lacks_no_later_ids() {
+    let machine = Machine::new();
+    for worker in [2, 1] {
+        machine.start(&format!("worker_ids = {worker}")).draw_and_stop();
+    }
+    let copy = machine.back_up();
+    machine.start("worker_ids = 2").draw_and_stop();
+    machine.restore(&copy);
+    let export = machine.run(&["state", "export"]);
+    assert!(export.code == Some(1) && export.err.contains("is older than the state that served"), "{export:?}");
+}
+
 #[test]
 fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     let adopted = |machine: &Machine| machine.setup("").args(["--adopt-state"]);

@@ -100,6 +100,52 @@ fn export_and_import_move_a_worker() {
     assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
 
+/// Worker ID 2 is another daemon's by now. Its bound arrives where the state goes.
+#[test]
+fn an_export_takes_no_worker_id_from_another_daemon() {
+    let Some(new) = Machine::with_clock() else { return };
+    let old = Machine::new();
+    for worker in [2, 1] {
+        old.start(&format!("worker_ids = {worker}")).draw_and_stop();
+    }
+    let of_another = || old.beside("worker_ids = 2").start();
+    let another = of_another();
+    another.draw_one();
+    let export = old.path("export.json");
+    let file = export.to_str().unwrap();
+    old.run(&["state", "export", "--output", file]).printed();
+    another.draw_and_stop();
+    of_another().draw_and_stop();
+    for worker in [1, 2] {
+        old.setup(&format!("worker_ids = {worker}")).end().assert_refusal(&["moved worker ID"]);
+    }
+
+    let here_too = new.beside("worker_ids = 2").start();
+    new.run(&["state", "import", file]).printed();
+    here_too.draw_and_stop();
+    fs::remove_dir_all(new.path("locks")).expect("the marks are gone");
+    new.clock().set(-20_000);
+    let daemon = new.start("worker_ids = 2");
+    assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
+}
+
+/// The machine that had it meanwhile uses another one.
+#[test]
+fn a_worker_id_comes_back_as_a_bound() {
+    let [old, new] = [Machine::new(), Machine::new()];
+    old.start("worker_ids = 2").draw_and_stop();
+    let [there, back] = ["there", "back"].map(|name| old.path(name).display().to_string());
+    old.run(&["state", "export", "--output", &there]).printed();
+    new.run(&["state", "import", &there]).printed();
+    let daemon = new.start("worker_ids = 2");
+    let last = daemon.draw_one();
+    daemon.stop();
+    new.start("worker_ids = 3").draw_and_stop();
+    new.run(&["state", "export", "--output", &back]).printed();
+    old.run(&["state", "import", &back]).printed();
+    assert!(old.start("worker_ids = 2").draw_one() > last);
+}
+
 #[test]
 fn files_that_are_no_exports_are_refused() {
     let machine = Machine::new();

@@ -161,10 +161,11 @@ pub fn merge(
             ..arriving
         };
         let mut higher = merged.iter_mut().filter(|record| record.id_bound > arrived.id_bound);
-        if arrived.assigned
+        if !arrived.is_movable()
             && let Some(higher) = higher.find(|record| record.key() == arrived.key())
         {
             higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
+            higher.restored |= arrived.restored;
             continue;
         }
         // A record with another name stays, so that a source with that name starts above it. The
@@ -181,6 +182,7 @@ pub fn merge(
         for record in replaced {
             arrived.assigned_bound = arrived.assigned_bound.max(record.assigned_bound);
             arrived.restored |= record.restored;
+            arrived.retired &= record.retired || record.released;
         }
         merged.push(arrived);
     }
@@ -190,8 +192,8 @@ pub fn merge(
 
 /// Returns an error if the export and a stored record have the same worker ID, and the bound in the
 /// export is lower. If several records of the export have this worker ID, only the record with the
-/// highest bound counts. Worker IDs that a fleet assigned are left out: other daemons may have used
-/// them since, and the coordinator knows up to which bound.
+/// highest bound counts. Worker IDs that the export does not move are left out: other daemons may have
+/// used them since, and the higher bound stays.
 fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let in_space =
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
@@ -200,7 +202,11 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let mut numbers = stored.numbering.numbers_in_space().into_iter();
     let lower = numbers.find_map(|number| {
         let with_it = in_space.iter().filter(|(_, numbers)| numbers.contains(&number));
-        let furthest = with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)?;
+        let with_it = with_it.map(|(record, _)| *record);
+        if !with_it.clone().any(Record::is_movable) {
+            return None;
+        }
+        let furthest = with_it.max_by_key(|record| record.id_bound)?;
         (furthest.id_bound < stored.id_bound).then_some(furthest)
     })?;
     let (name, end) = (&lower.name, lower.id_bound);
@@ -243,8 +249,10 @@ mod tests {
     /// Draws a record for an export or a state. There are so few different bounds that many records
     /// have the same one.
     fn any_record() -> impl Strategy<Value = Record> {
-        (any_source(), 0_i64..4).prop_map(|(Configured(name, layout, workers), second)| Record {
+        let drawn = (any_source(), 0_i64..4, any::<bool>());
+        drawn.prop_map(|(Configured(name, layout, workers), second, retired)| Record {
             owner: owner(),
+            retired,
             ..record(name, layout, &workers, second * 1_000)
         })
     }
@@ -389,6 +397,33 @@ mod tests {
         for stored in [records, vec![orders]] {
             assert!(start(&import(&stored, &older).unwrap()) >= bound(9_000));
         }
+    }
+
+    /// Another daemon of the machine may have the worker ID by now. Its higher bound stays.
+    #[test]
+    fn what_no_source_had_any_more_arrives_as_a_bound() {
+        let retired = |name, ahead_ms| Record { retired: true, ..record(name, "twitter", "7", ahead_ms) };
+        let used = |name, ahead_ms| record(name, "twitter", "7", ahead_ms);
+        let merged = |stored: Record, arriving: Record| import(&[stored], &Export::of(vec![arriving]));
+        for name in ["orders", "users"] {
+            for (stored, arriving) in [(3, 5), (5, 3), (5, 5)] {
+                let records = merged(used("orders", stored), retired(name, arriving)).unwrap();
+                let highest = starts(&records, &[Configured("carts", "twitter", String::from("7"))])[0];
+                assert_eq!(highest.unwrap().unwrap().id_bound, used(name, 5).id_bound);
+                let movable: Vec<&str> =
+                    records.iter().filter(|it| it.is_movable()).map(|it| &*it.name).collect();
+                assert_eq!(
+                    movable,
+                    ["orders"],
+                    "the worker ID that is used here is still moved by an export"
+                );
+            }
+        }
+        assert!(merged(retired("orders", 5), used("orders", 3)).is_err(), "it was used here since");
+        // It was moved away from here, and comes back after the other machine gave it up.
+        let away = Record { released: true, ..used("orders", 3) };
+        let back = merged(away, retired("orders", 5)).unwrap();
+        assert!(back.len() == 1 && back[0].retired && !back[0].released);
     }
 
     proptest! {

@@ -313,6 +313,13 @@ impl Record {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
+    /// Returns true if an export moves the record's worker IDs, or its counter, away: the last daemon
+    /// had them, and no fleet assigned them. Other records travel as bounds, because another daemon of
+    /// the machine may have their worker IDs now.
+    pub fn is_movable(&self) -> bool {
+        !self.assigned && !self.retired && !self.forgotten
+    }
+
     /// Returns true if the record may be dropped once the clock has reached its ceiling. A ticket
     /// counter's record stays, because no clock shows its numbers. A released record stays, so that
     /// starts with its worker IDs are refused.
