@@ -191,9 +191,9 @@ fn only_members_share_a_groups_lock_directory() {
         // The daemon refuses a lock file that a member has closed to the other members, and does
         // not change the file.
         set_mode(&lock, 0);
-        daemon(worker, second, GROUP)
-            .end()
-            .assert_refusal_for_now(&["Permission denied", "who put this there"]);
+        let ended = daemon(worker, second, GROUP).end();
+        ended.assert_refusal_for_now(&["Permission denied", "belongs to user 4001 (mode 0)", "stop that daemon"]);
+        assert!(!ended.stderr.contains("remove it, or set"), "{}", ended.stderr);
         assert_eq!(mode(&lock), 0);
         fs::remove_file(&lock).expect("removed");
     }

@@ -1,11 +1,13 @@
 //! The reason why the state, or the locks and marks of worker IDs, cannot be used.
 
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::system_error::{may_pass, more_files};
-use crate::writers::is_obstructed;
+use crate::writers::{PERMISSIONS, is_obstructed};
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
 /// what was found, what is allowed, and what to do.
@@ -78,13 +80,19 @@ impl StateError {
     }
 
     /// Returns the error for a lock's file or directory that another user owns, or that is of
-    /// another kind.
+    /// another kind. A file that this user may not open can be the lock of another user's daemon.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
-        let advice = "find out who put this there and remove it, or";
-        StateError {
-            cause: Cause::InUse,
-            reason: format!("{}: {error}; {}", cannot_lock(path), lock_cure(advice)),
-        }
+        let cure = match fs::symlink_metadata(path) {
+            Ok(found) if error.kind() == ErrorKind::PermissionDenied => format!(
+                "it belongs to user {} (mode {:o}), whose daemon may hold this lock: run as that user, or stop that daemon and let \
+                 this user write the file (chown, chmod); never remove it, or two daemons of this machine could hand out the same IDs",
+                found.uid(),
+                found.mode() & PERMISSIONS
+            ),
+            _ => lock_cure("find out who put this there and remove it, or"),
+        };
+        let reason = format!("{}: {error}; {cure}", cannot_lock(path));
+        StateError { cause: Cause::InUse, reason }
     }
 
     /// Returns the error for a mark that cannot be read. Without the mark, it is unknown up to

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 
 use crate::container::runs_in_container;
 
-const PERMISSIONS: u32 = 0o7777;
+pub(crate) const PERMISSIONS: u32 = 0o7777;
 const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
