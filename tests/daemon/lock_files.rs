@@ -55,13 +55,19 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     assert_eq!(mode(&lock), 0o600);
     daemon.stop();
 
+    // Nobody else could write this one.
+    write_mark(&lock, FAR);
+    set_mode(&lock, 0o755);
+    machine.beside("").end().assert_refusal_for_now(&["the mark in", "2045-"]);
+    assert_eq!(mode(&lock), 0o600);
+
     // The daemon does not write through a hard link to another file.
     let elsewhere = machine.path("elsewhere");
     fs::write(&elsewhere, "kept").expect("written");
     set_mode(&elsewhere, 0o600);
     fs::remove_file(&lock).expect("removed");
     fs::hard_link(&elsewhere, &lock).expect("linked");
-    machine.beside("").start().draw_and_stop();
+    machine.beside("").end().assert_refusal(&["has no readable mark", "it has 2 names"]);
     assert_eq!(fs::read(&elsewhere).expect("it exists"), b"kept");
 }
 
@@ -192,7 +198,11 @@ fn only_members_share_a_groups_lock_directory() {
         // not change the file.
         set_mode(&lock, 0);
         let ended = daemon(worker, second, GROUP).end();
-        ended.assert_refusal_for_now(&["Permission denied", "belongs to user 4001 (mode 0)", "stop that daemon"]);
+        ended.assert_refusal_for_now(&[
+            "Permission denied",
+            "belongs to user 4001 (mode 0)",
+            "stop that daemon",
+        ]);
         assert!(!ended.stderr.contains("remove it, or set"), "{}", ended.stderr);
         assert_eq!(mode(&lock), 0);
         fs::remove_file(&lock).expect("removed");

@@ -9,9 +9,9 @@
 //! worker ID: the bound up to which its IDs were granted.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -289,6 +289,9 @@ fn lock_but(
             if are_shared && !locked.insert(path.clone()) {
                 continue;
             }
+            if let Ok(found) = fs::symlink_metadata(&path) {
+                check_names(&found).map_err(|error| StateError::mark_unreadable(&path, &error))?;
+            }
             let line = kind.holders_line(worker);
             let file = LockedFile::lock(&path, writers, pause).map_err(|error| match error {
                 FileLockError::Held { holder } => kind.held(worker, holder),
@@ -351,7 +354,19 @@ pub(super) fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    if writers.alone_wrote(&file.metadata()?) { read_mark(&file) } else { Ok(None) }
+    let metadata = file.metadata()?;
+    check_names(&metadata)?;
+    if writers.alone_wrote(&metadata) { read_mark(&file) } else { Ok(None) }
+}
+
+/// Checks that a lock's file has no second name. A daemon would replace such a file, and lose its
+/// mark.
+fn check_names(found: &Metadata) -> io::Result<()> {
+    if !found.is_file() || found.nlink() <= 1 {
+        return Ok(());
+    }
+    let text = format!("it has {} names (hard links), allowed: one; remove the others first", found.nlink());
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
 /// Makes the directory if it is missing. Returns the users who may write its files.

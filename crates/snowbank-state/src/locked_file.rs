@@ -6,9 +6,9 @@
 //! new one with the same name. If another program removes a file, the holder of its lock notices
 //! that ([`still_ours`](LockedFile::still_ours)).
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -99,6 +99,8 @@ impl LockedFile {
                 continue;
             }
             if writers.alone_wrote(&metadata) {
+                // A user who may read the file could lock it. Only its owner can change that.
+                let _ = writers.close(&locked.file);
                 return Ok(locked);
             }
             fs::remove_file(path).map_err(FileLockError::Obstructed)?;
@@ -170,13 +172,11 @@ fn open_existing(path: &Path) -> io::Result<File> {
 fn make(path: &Path, writers: Writers) -> io::Result<File> {
     let mode = writers.file_mode();
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
-    match writers {
-        // Not every directory passes its group on to new files.
-        Writers::Group(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
-        Writers::Group(_) => {}
-        Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),
+    if let (Writers::Owner(_), Some(parent)) = (writers, path.parent()) {
+        give_to_owner_of(parent, &file);
     }
-    // The umask may have removed bits of the mode.
-    file.set_permissions(Permissions::from_mode(mode))?;
+    // The umask may have removed bits of the mode, and not every directory passes its group on to
+    // new files.
+    writers.close(&file)?;
     Ok(file)
 }

@@ -4,9 +4,9 @@
 //! Root and this process's user are trusted, and so is the group of a directory that its owner made
 //! writable for the group.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
@@ -86,12 +86,27 @@ impl Writers {
 
     /// Returns true if no other user can have written this file.
     pub(super) fn alone_wrote(self, file: &Metadata) -> bool {
-        let is_of_theirs = match self {
-            Writers::Owner(owner) => [ROOT, geteuid().as_raw(), owner].contains(&file.uid()),
-            Writers::Group(group) => file.gid() == group,
-        };
+        let is_of_group = matches!(self, Writers::Group(group) if file.gid() == group);
+        let is_of_owner = matches!(self, Writers::Owner(owner) if file.uid() == owner);
+        let is_of_theirs = is_of_group || is_of_owner || [ROOT, geteuid().as_raw()].contains(&file.uid());
+        let group_writes = file.mode() & GROUP_WRITES != 0;
         // A file with a second name may also be in a directory that others can write.
-        is_of_theirs && file.mode() & PERMISSIONS & !self.file_mode() == 0 && file.nlink() == 1
+        is_of_theirs && (is_of_group || !group_writes) && file.mode() & ALL_WRITE == 0 && file.nlink() == 1
+    }
+
+    /// Makes a file one that exactly these users may open. Its mode and group may have been changed
+    /// with those of its directory.
+    pub(super) fn close(self, file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        if let Writers::Group(group) = self
+            && found.gid() != group
+        {
+            fchown(file, None, Some(group))?;
+        }
+        if found.mode() & PERMISSIONS != self.file_mode() {
+            file.set_permissions(Permissions::from_mode(self.file_mode()))?;
+        }
+        Ok(())
     }
 }
 

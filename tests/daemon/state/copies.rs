@@ -42,7 +42,10 @@ fn an_export_of_a_copy_lacks_no_later_ids() {
     machine.start("worker_ids = 2").draw_and_stop();
     machine.restore(&copy);
     let export = machine.run(&["state", "export"]);
-    assert!(export.code == Some(1) && export.err.contains("is older than the state that served"), "{export:?}");
+    assert!(
+        export.code == Some(1) && export.err.contains("is older than the state that served"),
+        "{export:?}"
+    );
 }
 
 #[test]

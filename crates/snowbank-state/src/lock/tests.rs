@@ -29,6 +29,34 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
+/// `chmod -R` or a backup may have touched the files. Nobody else could write them.
+#[test]
+fn a_mark_stays_if_only_its_own_users_could_write_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = marked(7, &Owner::new());
+    lock(directory.path()).unwrap().mark(&mark).unwrap();
+    let path = only_lock(directory.path());
+    let found = || fs::metadata(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let writers = writers_of(directory.path()).unwrap();
+    assert_eq!(free_mark(&path, writers).unwrap(), Some(mark.clone()));
+    assert_eq!(lock(directory.path()).unwrap().own_marks(), Ok(vec![mark.clone()]));
+    assert_eq!(found().mode() & 0o777, 0o600, "others could lock it");
+    // The directory is a group's by now.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o770)).unwrap();
+    std::os::unix::fs::chown(directory.path(), None, Some(4444)).unwrap_or_default();
+    assert_eq!(lock(directory.path()).unwrap().own_marks(), Ok(vec![mark.clone()]));
+    assert_eq!(found().mode() & 0o777, 0o660);
+
+    let other_name = directory.path().join("copy");
+    fs::hard_link(&path, &other_name).unwrap();
+    for refused in [lock(directory.path()).unwrap_err(), free_marks(vec![path], writers).unwrap_err()] {
+        assert!(refused.to_string().contains("it has 2 names"), "{refused}");
+    }
+    fs::remove_file(&other_name).unwrap();
+    assert_eq!(lock(directory.path()).unwrap().own_marks(), Ok(vec![mark]));
+}
+
 /// If every user can write a lock file, the thread that locks it removes it and makes a new one.
 /// Another thread may then lock the removed file, although the new file has its name.
 #[test]
