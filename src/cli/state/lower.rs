@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
         refuse_other_marks(&lower, &locks, &options)?;
         if record.id_bound != lower.id_bound {
-            // Otherwise an interrupted run of this command may have written the record.
+            // Otherwise the record was lowered before, with another lock directory.
             refuse_lower(slice::from_ref(&record), slice::from_ref(&locks), &what, &options)?;
         }
         let until = instant_of(&record.numbering, granted).rfc3339(0);

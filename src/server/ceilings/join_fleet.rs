@@ -304,11 +304,7 @@ impl Joining<'_> {
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
         let mut own = match source.own_workers() {
-            Some(own) => {
-                let given = own.clone();
-                self.ask_for(index, Proof::None, move |member, want| member.claim_note(want, &given))?;
-                Some(own.clone())
-            }
+            Some(own) => Some(own.clone()),
             None => {
                 let had = self.ask_for(index, Proof::None, |member, want| member.own(want))?;
                 let had = had.or_else(|| found.had_before(&source.name, &source.layout));
@@ -319,6 +315,9 @@ impl Joining<'_> {
             Some(own) => self.proof(source, own)?,
             None => (Proof::None, None),
         };
+        if let Some(given) = source.own_workers().filter(|_| locks.is_some()).cloned() {
+            self.ask_for(index, proof, move |member, want| member.claim_note(want, &given))?;
+        }
         let resumed = match own.clone() {
             Some(own) => self.ask_for(index, proof, move |member, want| member.resume_at_once(want, &own))?,
             None => None,

@@ -12,8 +12,8 @@
 //! 1. The main thread opens the listeners, and starts the threads with configuration 0.
 //! 2. The control thread locks and reads the state, and keeps its lock until the process ends.
 //! 3. Sources of the fleet take worker IDs and first ranges, on the fleet thread. A source that gets
-//!    none *waits*. Those with a new worker ID start last: before it they pause, step by step, so that
-//!    the fleet thread polls and raises meanwhile.
+//!    none *waits*. Those with a worker ID that others may have had start last: before it they pause,
+//!    step by step, so that the fleet thread polls and raises meanwhile.
 //! 4. Worker IDs are locked once, and peers are asked. Peers say what they were granted, so two
 //!    daemons that start together both serve.
 //! 5. The storage thread makes the first ceilings durable. Nothing is handed out before that.

@@ -59,7 +59,7 @@ impl Control {
 
     /// Tries to start these sources together. Those that get no worker ID wait, each for its own reason.
     /// Those with a new worker ID pause, and no other source waits for them. Returns true if one of
-    /// `requests` has ended the pause: then they give back what they took, until the next try.
+    /// `requests` has ended the pause: then they give back what is new to them, until the next try.
     ///
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help. What was taken is
@@ -136,8 +136,8 @@ impl Control {
         self.has_served || error.lacks_only_worker_id()
     }
 
-    /// Starts sources that have taken what they need of the fleet. If one is refused, each is tried
-    /// alone, so that only those wait that have a reason.
+    /// Starts sources that have taken what they need of the fleet. If one is refused before their
+    /// ceilings are written, each is tried alone, so that only those wait that have a reason.
     ///
     /// # Errors
     /// As [`start_group`](Control::start_group).
