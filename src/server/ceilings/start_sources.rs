@@ -170,6 +170,8 @@ pub(crate) struct FromFleet {
     pub(super) held: Vec<(usize, String)>,
     /// The first range of each shared counter, with the index of its source.
     pub(super) ranges: Vec<(usize, NumberRange)>,
+    /// The names of the sources that do not start with these, and have no grant yet.
+    pub(crate) awaited: Vec<String>,
 }
 
 impl FromFleet {
@@ -437,7 +439,7 @@ impl Found {
         }
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
-            store::plan(&self.records, &claimants, self.moment(now))?;
+            store::plan_beside(&self.records, &claimants, &fleet.awaited, self.moment(now))?;
         let mut notes = Vec::new();
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {

@@ -204,7 +204,7 @@ impl Control {
     }
 
     /// Returns the indices of the sources without a grant.
-    fn awaited(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn awaited(&self) -> impl Iterator<Item = usize> {
         let all = self.supplies.iter().enumerate();
         all.filter(|(_, supply)| supply.stage.is_awaited()).map(|(index, _)| index)
     }

@@ -270,6 +270,8 @@ impl Control {
     ) -> Result<Option<(Granted, Vec<Note>)>, StartError> {
         // Sources that have started since the sources joined have changed the state.
         let found = &*self.open(starting, life.began)?;
+        let others = self.awaited().filter(|index| !starting.contains(index));
+        joined.answers.awaited = others.map(|index| self.supplies[index].name().to_owned()).collect();
         let lock_dir = self.settings.lock_dir.clone();
         let settings: Vec<_> =
             starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();

@@ -169,6 +169,20 @@ pub fn plan<'a>(
     claimants: &[Claimant<'_>],
     at: impl Into<Moment<'a>>,
 ) -> Result<Plan, StateError> {
+    plan_beside(records, claimants, &[], at)
+}
+
+/// Decides as [`plan`] does, beside configured sources with these names that have no worker ID yet. A
+/// record of one of these belongs to no claimant.
+///
+/// # Errors
+/// Returns the first reason why a claimant cannot start.
+pub fn plan_beside<'a>(
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    awaited: &[String],
+    at: impl Into<Moment<'a>>,
+) -> Result<Plan, StateError> {
     let at = at.into();
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
@@ -182,7 +196,7 @@ pub fn plan<'a>(
             continue;
         }
         check_not_moved(records, claimant)?;
-        let Binding { near, far } = Binding::of(records, claimants, claimant, at);
+        let Binding { near, far } = Binding::of(records, claimants, awaited, claimant, at);
         let start = start(near, claimant, records, at.wall)?;
         if start.is_none() && claimant.kind().counts_by_itself() {
             return Err(StateError::no_counter(claimant, records));
@@ -257,7 +271,13 @@ struct Binding {
 }
 
 impl Binding {
-    fn of(records: &[Record], claimants: &[Claimant<'_>], claimant: &Claimant<'_>, at: Moment<'_>) -> Self {
+    fn of(
+        records: &[Record],
+        claimants: &[Claimant<'_>],
+        awaited: &[String],
+        claimant: &Claimant<'_>,
+        at: Moment<'_>,
+    ) -> Self {
         let lacks_records = lacks_records(records, claimant);
         let mut binding = Binding::default();
         for record in records {
@@ -270,7 +290,8 @@ impl Binding {
         // A ticket counter is known by its name: a record with another name belongs to another
         // counter.
         if binding.near.is_empty() && binding.far.is_empty() && !claimant.kind().counts_by_itself() {
-            for record in records.iter().filter(|record| is_orphan(record, claimants, claimant)) {
+            let orphans = records.iter().filter(|record| is_orphan(record, claimants, claimant));
+            for record in orphans.filter(|record| !awaited.contains(&record.name)) {
                 binding.add_order(record, claimant, at);
             }
         }

@@ -152,3 +152,15 @@ fn a_counter_without_a_record_starts_only_with_a_coordinator() {
     assert_eq!(planned(false).unwrap_err().cause(), Cause::Setting);
     assert_eq!(planned(true).unwrap().starts, [Some(Start::default())]);
 }
+
+/// The source of the record waits for its worker ID.
+#[test]
+fn a_record_of_a_configured_source_binds_no_other_layout() {
+    let records = [record("orders", "twitter", "5", -1_000)];
+    let new = numbering("discord", "6");
+    let claimants = [claimant("invoices", &new)];
+    let gone = plan(&records, &claimants, WALL);
+    assert!(gone.is_err(), "the source may be this one, under a new name: {gone:?}");
+    let waits = plan_beside(&records, &claimants, &["orders".to_owned()], WALL).unwrap();
+    assert_eq!(waits.starts, [None]);
+}
