@@ -112,3 +112,16 @@ test("an idle client does not keep the process alive, in both kinds of modules",
     assert.match(output, /^\d+\n$/);
   }
 });
+
+test("a fetch that no call waits for does not keep the process alive", async (t) => {
+  const { daemon } = await started(t);
+  daemon.onNext = () => daemon.asked.length > 1;
+  const index = JSON.stringify(new URL("../dist/index.js", import.meta.url).pathname);
+  // Half of 16 IDs are drawn, so that a fetch begins, which the daemon never answers.
+  const body = `const { Client } = require(${index});
+    const ids = new Client("${daemon.address}", { timeoutMs: 60_000 }).ids();
+    (async () => { for (let n = 0; n < 9; n += 1) await ids.next(); })();`;
+  const child = spawn(process.execPath, ["-e", body], { timeout: 20_000 });
+  const [code] = await new Promise((resolve) => child.on("close", (...ended) => resolve(ended)));
+  assert.deepEqual([code, daemon.asked.length > 1], [0, true]);
+});
