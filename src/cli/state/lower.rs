@@ -28,7 +28,8 @@ they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 Exit codes:
   0  lowered
   1  no state, in use, nothing above INSTANT, several worker IDs and no
-     --worker-id, an older copy, another state granted more, moved away, or a mark cannot be written
+     --worker-id, an older copy, another state granted more, moved away,
+     or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
