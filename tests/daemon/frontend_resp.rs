@@ -117,7 +117,7 @@ fn hello_3_replies_with_a_map_and_switches_to_resp3() {
     let mut client = Client::of(&daemon);
     client.send("CLIENT ID\r\n");
     let id = client.integer();
-    let head = "$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n";
+    let head = "$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n";
     let tail = "$2\r\nid\r\n";
     let rest = "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
     client.asks("HELLO\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
