@@ -56,8 +56,9 @@ public class RedisClients {
     private static void lettuce(int port, int withToken) throws Exception {
         var uri = RedisURI.builder().withHost("127.0.0.1").withTimeout(TIMEOUT.multipliedBy(5));
         isRefused(() -> RedisClient.create(uri.withPort(withToken).withPassword("wrong".toCharArray()).build()).connect());
+        // The library begins to time each command when it is queued, before the whole pipeline is sent.
         RedisClient client = RedisClient.create(
-            RedisURI.builder().withHost("127.0.0.1").withPort(port).withTimeout(TIMEOUT.multipliedBy(5)).build());
+            RedisURI.builder().withHost("127.0.0.1").withPort(port).withTimeout(Duration.ofMinutes(1)).build());
         StatefulRedisConnection<String, String> connection = client.connect();
         connection.setAutoFlushCommands(false);
         List<RedisFuture<Long>> replies = new ArrayList<>();
@@ -79,6 +80,7 @@ public class RedisClients {
         RedisAtomicLong counter = new RedisAtomicLong("tickets", factory);
         check(counter.get() == 1000 && counter.incrementAndGet() == 1001 && counter.getAndIncrement() == 1001);
         check(counter.addAndGet(5) == 1007 && counter.addAndGet(0) == 1007 && counter.longValue() == 1007);
+        connection.setTimeout(TIMEOUT);
         ends(() -> connection.sync().incr("fast"));
     }
 

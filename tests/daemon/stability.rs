@@ -312,7 +312,9 @@ fn json_of_commands_has_the_fields() {
         let machine = Machine::new();
         let daemon: Daemon = machine.setup(&toml).admin().start();
         daemon.assert_has_numbers();
-        daemon.connect().next_once_granted(Ask::of(1).source("invoices"));
+        for source in ["orders", "invoices"] {
+            daemon.connect().next_once_granted(Ask::of(1).source(source));
+        }
         for command in ["list", "check"] {
             let (_, json) = run_configured(&toml, &["fleet", command, "--json"]);
             assert_has_fields(&format!("fleet {command}"), &json);
