@@ -19,7 +19,9 @@ mod record;
 pub use directory::{StateDir, check_usable, holder, read, read_to_write};
 pub use file::{Disk, Slots};
 pub use moved::{Export, export, forget, merge, write};
-pub use plan::{Claimant, Plan, Start, above_records, has_records_of_all, plan, plan_beside, set_command, unique_from};
+pub use plan::{
+    Claimant, Plan, Start, above_records, has_records_of_all, plan, plan_beside, set_command, unique_from,
+};
 pub use record::{Moment, Record};
 
 use std::collections::{BTreeMap, HashSet};
