@@ -14,7 +14,7 @@ test("requests are the vectors", () => {
   assert.deepEqual(next, hex("0a000000 01 00 0700 e8030000 ffff"));
   const orders = new Next(3, Buffer.from("orders"), 0, true).encode(258);
   assert.deepEqual(orders, hex("10000000 01 02 0201 03000000 0000 6f7264657273"));
-  assert.deepEqual(new Hello("").encode(1), hex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00"));
+  assert.deepEqual(new Hello(none).encode(1), hex("0e000000 04 00 0100 534e4f570d0a0d0a 01 00"));
   assert.deepEqual(info().encode(1), hex("04000000 02 00 0100"));
   assert.deepEqual(ping().encode(2), hex("0c000000 03 00 0200 736e6f7762616e6b"));
 });
