@@ -273,23 +273,10 @@ impl Notes {
     pub(super) fn claim(&mut self, fleet: &str, source: &str, space: &str, numbers: &[u64]) {
         let notes = &mut self.document.notes;
         let Some(at) = notes.iter().position(|note| note.is_of(fleet, space, numbers)) else { return };
-        let before = std::mem::replace(&mut notes[at].source, source.to_owned());
-        for (_, other) in
-            notes.iter_mut().enumerate().filter(|(other, note)| *other != at && note.source == source)
-        {
-            other.source.clone_from(&before);
-        }
-    }
-
-    /// Gives a source's note another name. If a note had that name, it is forgotten.
-    pub fn rename(&mut self, before: &str, name: &str) {
-        self.document.notes.retain(|note| note.source != name);
-        for note in &mut self.document.notes {
-            if note.source == before {
-                name.clone_into(&mut note.source);
-            }
-        }
-        self.is_changed = true;
+        let before = notes[at].source.clone();
+        let namesakes = notes.iter_mut().filter(|note| note.source == source);
+        namesakes.for_each(|other| other.source.clone_from(&before));
+        source.clone_into(&mut notes[at].source);
     }
 
     /// Begins to store the notes if they have changed, and does not wait.

@@ -105,7 +105,7 @@ impl Joined {
     }
 }
 
-/// Pauses before new worker IDs. The fleet thread does other jobs between the steps of the pause.
+/// Pauses before the worker IDs of these sources. The fleet thread does other jobs between the steps of the pause.
 /// `wait` waits for the next step, and returns false to end the pause before it is over. Returns
 /// whether it is over. If the pause fails, the sources that pause are refused.
 ///
@@ -114,17 +114,12 @@ impl Joined {
 pub(crate) fn pause(
     fleet: &Asks<Job>,
     supplies: &[Supply],
+    pausing: &[usize],
     joined: &mut Joined,
     wait: &mut dyn FnMut(Duration) -> bool,
 ) -> Result<bool, StartError> {
     let taken = &mut joined.answers.taken;
-    let pausing: Vec<usize> = joined
-        .locks
-        .keys()
-        .copied()
-        .filter(|&index| taken[index].as_ref().is_some_and(|it| it.is_new))
-        .collect();
-    for &index in &pausing {
+    for &index in pausing {
         say_pause(supplies[index].name(), taken[index].as_ref());
     }
     let mut pause = Pause::of_start(taken);
@@ -147,11 +142,12 @@ pub(crate) fn pause(
     }
     let Err(error) = settled else { return Ok(true) };
     let error = StartError::from(error);
-    joined.locks_of(&pausing);
-    for &index in &pausing {
+    joined.locks_of(pausing);
+    for &index in pausing {
         joined.answers.taken[index] = None;
         joined.refused.push((index, error.clone()));
     }
+    let pausing = pausing.to_vec();
     let given_up = fleet.question(Duration::MAX, move |work| work.member().give_up(&pausing));
     given_up.map(|()| true).map_err(no_fleet)
 }
@@ -273,9 +269,9 @@ impl Joining<'_> {
     }
 
     /// Returns the keys of earlier records that the state may drop, each with the index of the source
-    /// that had them and starts now. They are records of worker IDs
-    /// that the coordinator assigned and whose bounds the coordinator has. If the coordinator did not
-    /// answer, returns none, and the next start asks again.
+    /// that had them and starts now. They are records of worker IDs that the coordinator assigned and
+    /// whose bounds the coordinator has. If the coordinator did not answer, returns none, and the next
+    /// start asks again.
     fn held_records(&self, joined: &Joined) -> Result<Vec<(usize, String)>, StartError> {
         if joined.silence.is_some() {
             return Ok(Vec::new());

@@ -236,7 +236,11 @@ impl Control {
             match self.start_group(&group, requests) {
                 Ok(requested) => is_requested = requested,
                 Err(error) if !self.has_served => return Err(error),
-                Err(error) => self.wait_alike(&group, &error)?,
+                Err(error) => {
+                    // Others of the group may have their grants by now.
+                    let waiting: Vec<usize> = self.awaited().filter(|index| group.contains(index)).collect();
+                    self.wait_alike(&waiting, &error)?;
+                }
             }
         }
         Ok(is_requested)

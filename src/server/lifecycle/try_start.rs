@@ -70,8 +70,7 @@ impl Control {
         requests: &Receiver<()>,
     ) -> Result<bool, StartError> {
         let life = Life::now(&self.common);
-        let found = self.open(group, life.began)?;
-        let mut joined = self.join(group, &found, &life)?;
+        let mut joined = self.join(group, &life)?;
         let mut starting = group.to_vec();
         if let Err(lasting) = self.leave_out_refused(&mut starting, &mut joined) {
             self.end_try(&starting, &mut joined, Vec::new(), &life);
@@ -93,7 +92,7 @@ impl Control {
                 }
                 Err(RecvTimeoutError::Disconnected) => false,
             };
-            let paused = join_fleet::pause(fleet, &self.supplies, &mut joined, &mut wait);
+            let paused = join_fleet::pause(fleet, &self.supplies, &pausing, &mut joined, &mut wait);
             started = paused.and_then(|over| {
                 is_over = over;
                 self.leave_out_refused(&mut pausing, &mut joined)
@@ -153,7 +152,13 @@ impl Control {
                 None
             }
             Err(error) if self.may_wait(&error) && begun.is_empty() && sources.len() > 1 => {
-                return sources.iter().try_for_each(|&index| self.start_taken(&[index], joined, life));
+                for (at, &index) in sources.iter().enumerate() {
+                    if let Err(error) = self.start_taken(&[index], joined, life) {
+                        self.end_try(&sources[at + 1..], joined, Vec::new(), life);
+                        return Err(error);
+                    }
+                }
+                return Ok(());
             }
             Err(error) => Some(error),
         };
@@ -234,10 +239,12 @@ impl Control {
 
     /// Takes the worker IDs of the sources that belong to the fleet, and the first ranges of its
     /// counters.
-    fn join(&self, group: &[usize], found: &Arc<Found>, life: &Life) -> Result<Joined, StartError> {
-        let Some(fleet) = self.fleet().filter(|_| self.is_of_fleet(self.settings_of(group[0]))) else {
+    fn join(&mut self, group: &[usize], life: &Life) -> Result<Joined, StartError> {
+        if !self.is_of_fleet(self.settings_of(group[0])) {
             return Ok(Joined::default());
-        };
+        }
+        let found = self.open(group, life.began)?;
+        let Some(fleet) = self.fleet() else { return Ok(Joined::default()) };
         let lock = |numbering: &Numbering| lock_workers(&self.settings.lock_dir, numbering);
         let joining = Joining {
             fleet,
@@ -245,7 +252,7 @@ impl Control {
             sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
             indices: self.supplies.len(),
             in_use: self.worker_ids_in_use(),
-            found: Arc::clone(found),
+            found,
             life: life.clone(),
             is_stopping: &self.is_stopping,
             wall: self.common.wall.believe(life.began).wall,

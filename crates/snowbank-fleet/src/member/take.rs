@@ -409,8 +409,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn rename(&mut self, names: &[(usize, String)]) {
         for (index, name) in names {
             let Some(at) = self.sources.iter().position(|held| held.index == *index) else { continue };
-            let before = std::mem::replace(&mut self.sources[at].source, name.clone());
-            self.notes.rename(&before, name);
+            self.sources[at].source.clone_from(name);
             self.store_note(at);
         }
     }
