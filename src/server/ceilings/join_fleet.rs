@@ -15,14 +15,11 @@ use super::job_thread::{Asks, NoReply};
 use super::start_sources::{Found, FromFleet, check_end, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
-use crate::server::shared::live_config::Supply;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_core::keeper::reserved_at_start;
 use snowbank_fleet::rules::Proof;
-use snowbank_fleet::{
-    self, Access, Bound, FleetError, Member, Names, Notes, Pause, Pool, Taken, Want, noticed_within,
-};
+use snowbank_fleet::{self, Access, FleetError, Member, Names, Notes, Pool, Taken, Want, noticed_within};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::above_records;
@@ -105,55 +102,8 @@ impl Joined {
     }
 }
 
-/// Pauses before the worker IDs of these sources. The fleet thread does other jobs between the steps of the pause.
-/// `wait` waits for the next step, and returns false to end the pause before it is over. Returns
-/// whether it is over. If the pause fails, the sources that pause are refused.
-///
-/// # Errors
-/// The fleet thread has ended.
-pub(crate) fn pause(
-    fleet: &Asks<Job>,
-    supplies: &[Supply],
-    pausing: &[usize],
-    joined: &mut Joined,
-    wait: &mut dyn FnMut(Duration) -> bool,
-) -> Result<bool, StartError> {
-    let taken = &mut joined.answers.taken;
-    for &index in pausing {
-        say_pause(supplies[index].name(), taken[index].as_ref());
-    }
-    let mut pause = Pause::of_start(taken);
-    let settled = loop {
-        let asked = fleet.question(Duration::MAX, move |work| {
-            let clocks = work.clocks();
-            let step = work.member().settle(&mut pause, clocks);
-            (pause, step)
-        });
-        let (next, step) = asked.map_err(no_fleet)?;
-        pause = next;
-        match step {
-            Ok(Some(due_in)) if wait(due_in) => {}
-            Ok(Some(_)) => return Ok(false),
-            step => break step.map(drop),
-        }
-    };
-    for Bound { source, id_bound } in pause.floors {
-        taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
-    }
-    let Err(error) = settled else { return Ok(true) };
-    let error = StartError::from(error);
-    joined.locks_of(pausing);
-    for &index in pausing {
-        joined.answers.taken[index] = None;
-        joined.refused.push((index, error.clone()));
-    }
-    let pausing = pausing.to_vec();
-    let given_up = fleet.question(Duration::MAX, move |work| work.member().give_up(&pausing));
-    given_up.map(|()| true).map_err(no_fleet)
-}
-
 /// Logs that a source pauses, and for how long at least.
-fn say_pause(name: &str, taken: Option<&Taken>) {
+pub(crate) fn say_pause(name: &str, taken: Option<&Taken>) {
     let Some(Taken { worker_ids, .. }) = taken else { return };
     let least = noticed_within(Duration::ZERO).as_secs();
     tracing::info!(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::first_position::{FirstPosition, guard};
+use self::first_position::{FirstPosition, guard, guard_in_step};
 use crate::config::{SourceSettings, directory_options};
 use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
@@ -164,7 +164,7 @@ struct Starts {
 #[derive(Debug, Default)]
 pub(crate) struct FromFleet {
     /// The worker IDs that each source has in the fleet, by index. Empty without a fleet.
-    pub(super) taken: Vec<Option<Taken>>,
+    pub(crate) taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator has, each with the index of the source
     /// that had it.
     pub(super) held: Vec<(usize, String)>,
@@ -456,10 +456,16 @@ impl Found {
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
-            // A clock that this daemon does not believe yet may be right, and another machine may have
-            // used the worker IDs until now.
-            let wall = if claimant.in_fleet { now.wall } else { now.wall.max(read) };
-            let bound = stored.id_bound.max(guard(numbering, &self.records, wall)).max(floor);
+            // A worker ID of a fleet starts above its key's bound.
+            let read = if claimant.in_fleet { now.wall } else { now.wall.max(read) };
+            let guards = guard(numbering, &self.records, read).max(guard_in_step(
+                numbering,
+                &self.records,
+                self.boot(),
+                now.wall,
+                read,
+            ));
+            let bound = stored.id_bound.max(guards).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
             notes.extend(note);
             check_end(claimant.name, numbering, bound.max(highest_mark(&source.locks.marks()?)))?;

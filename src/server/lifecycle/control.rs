@@ -28,8 +28,8 @@
 //! marks, state and keys, in this order. The locks are free before the keys.
 //!
 //! Sources start in two groups: those that need no coordinator, and the others. If a source of the
-//! fleet gets no worker ID, the control thread tries again and again. A reload ends a pause, so that
-//! it need not wait; the next try pauses again. A daemon that is stopped at any moment gives back
+//! fleet gets no worker ID, the control thread tries again and again. It reloads in a pause, too; a
+//! reload that changes a source that waits ends the pause, and the next try pauses again. A daemon that is stopped at any moment gives back
 //! what it took and did not grant.
 
 use std::path::PathBuf;
@@ -106,6 +106,14 @@ pub(super) struct Control {
 /// hangs, those who gave up keep their places.
 const ASKERS_MAX: usize = 16;
 
+/// What asks the control thread for reloads.
+pub(super) struct Requests {
+    /// Each message asks for a reload.
+    pub(super) reloads: Receiver<()>,
+    /// The connections of those who wait for the result of a reload.
+    pub(super) askers: Receiver<Socket>,
+}
+
 /// The handle of the control thread.
 pub(super) struct ControlThread {
     /// Each message asks for a reload.
@@ -120,11 +128,12 @@ pub(super) struct ControlThread {
 impl ControlThread {
     pub(super) fn spawn(control: Control) -> Result<ControlThread, StartError> {
         let is_stopping = Arc::clone(&control.is_stopping);
-        let (reloads, requests) = mpsc::sync_channel(1);
+        let (reloads, requested) = mpsc::sync_channel(1);
         let (askers, waiting) = mpsc::sync_channel(ASKERS_MAX);
+        let requests = Requests { reloads: requested, askers: waiting };
         let (is_over, over) = mpsc::sync_channel(0);
         let spawned = thread::Builder::new().name(String::from("control")).spawn(move || {
-            control.run(&requests, &waiting);
+            control.run(&requests);
             drop(is_over);
         });
         spawned.map_err(|error| StartError::no_thread(&error))?;
@@ -170,30 +179,29 @@ impl ControlThread {
 impl Control {
     /// Starts the sources, and reloads at each request. Ends when the handle is dropped, or when
     /// the first start is refused.
-    fn run(mut self, requests: &Receiver<()>, askers: &Receiver<Socket>) {
+    fn run(mut self, requests: &Requests) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let is_requested = match self.start_sources(requests) {
-                Ok(is_requested) => is_requested,
+            match self.start_sources(requests) {
+                Ok(true) => pause = Duration::ZERO,
+                Ok(false) => {}
                 Err(error) => {
                     // Setting fails only after an earlier refusal.
                     let _ = self.common.refused.set(error);
                     return;
                 }
-            };
-            let request = if is_requested {
-                Ok(())
-            } else if self.awaited().next().is_some() {
-                requests.recv_timeout(pause)
+            }
+            let request = if self.awaited().next().is_some() {
+                requests.reloads.recv_timeout(pause)
             } else {
-                requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                requests.reloads.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match request {
                 Ok(()) => {
-                    self.reload(askers.try_iter().collect());
+                    self.reload(requests.askers.try_iter().collect());
                     pause = FIRST_PAUSE;
                 }
-                Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(PAUSE_MAX),
+                Err(RecvTimeoutError::Timeout) => pause = (pause * 2).clamp(FIRST_PAUSE, PAUSE_MAX),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -220,21 +228,21 @@ impl Control {
     }
 
     /// Tries to start all sources that have no grant. A source that gets no worker ID, or whose
-    /// start fails while another source serves, waits for the next try. Returns true if one of
-    /// `requests` has come in a pause.
+    /// start fails while another source serves, waits for the next try. Returns true if that is due at
+    /// once.
     ///
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help.
-    fn start_sources(&mut self, requests: &Receiver<()>) -> Result<bool, StartError> {
+    fn start_sources(&mut self, requests: &Requests) -> Result<bool, StartError> {
         let (fleets, own): (Vec<usize>, Vec<usize>) =
             self.awaited().partition(|&index| self.is_of_fleet(self.settings_of(index)));
-        let mut is_requested = false;
+        let mut is_due_again = false;
         for group in [own, fleets] {
             if group.is_empty() || self.is_stopping() {
                 continue;
             }
             match self.start_group(&group, requests) {
-                Ok(requested) => is_requested = requested,
+                Ok(is_due) => is_due_again = is_due,
                 Err(error) if !self.has_served => return Err(error),
                 Err(error) => {
                     // Others of the group may have their grants by now.
@@ -243,7 +251,7 @@ impl Control {
                 }
             }
         }
-        Ok(is_requested)
+        Ok(is_due_again)
     }
 
     pub(super) fn is_of_fleet(&self, source: &SourceSettings) -> bool {

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::ask_peers::refuse_shared;
-use super::control::{Control, DISK_TIMEOUT};
+use super::control::{Control, DISK_TIMEOUT, Requests};
 use crate::config::SourceSettings;
 use crate::os_clock;
 use crate::server::ceilings::ending::Ended;
-use crate::server::ceilings::fleet_thread::{self, Fleet};
+use crate::server::ceilings::fleet_thread::{self, Fleet, Work};
 use crate::server::ceilings::job_thread::{Asks, NoReply};
-use crate::server::ceilings::join_fleet::{self, Joined, Joining, no_fleet};
+use crate::server::ceilings::join_fleet::{self, Joined, Joining, no_fleet, say_pause};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
 use crate::server::ceilings::storage_thread::{self, Storage};
@@ -23,6 +23,7 @@ use crate::server::shared::live_config::{Supply, order_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_core::clock::Reading;
+use snowbank_fleet::{Bound, Pause};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
@@ -58,17 +59,13 @@ impl Control {
     }
 
     /// Tries to start these sources together. Those that get no worker ID wait, each for its own reason.
-    /// Those with a new worker ID pause, and no other source waits for them. Returns true if one of
-    /// `requests` has ended the pause: then they give back what is new to them, until the next try.
+    /// Those with a new worker ID pause, and no other source waits for them. Returns true if a reload has
+    /// ended the pause: then they have given back what is new to them, and the next try is due at once.
     ///
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help. What was taken is
     /// given back.
-    pub(super) fn start_group(
-        &mut self,
-        group: &[usize],
-        requests: &Receiver<()>,
-    ) -> Result<bool, StartError> {
+    pub(super) fn start_group(&mut self, group: &[usize], requests: &Requests) -> Result<bool, StartError> {
         let life = Life::now(&self.common);
         let mut joined = self.join(group, &life)?;
         let mut starting = group.to_vec();
@@ -79,21 +76,9 @@ impl Control {
         let is_new = |index: &usize| joined.answers.taken(*index).is_some_and(|taken| taken.is_new);
         let (mut pausing, ready): (Vec<usize>, Vec<usize>) = starting.into_iter().partition(is_new);
         let mut started = self.start_taken(&ready, &mut joined, &life);
-        let mut is_requested = false;
         let mut is_over = true;
-        if started.is_ok()
-            && let Some(fleet) = self.fleet().filter(|_| !pausing.is_empty())
-        {
-            let mut wait = |due_in| match requests.recv_timeout(due_in) {
-                Err(RecvTimeoutError::Timeout) => !self.is_stopping(),
-                Ok(()) => {
-                    is_requested = true;
-                    false
-                }
-                Err(RecvTimeoutError::Disconnected) => false,
-            };
-            let paused = join_fleet::pause(fleet, &self.supplies, &pausing, &mut joined, &mut wait);
-            started = paused.and_then(|over| {
+        if started.is_ok() && !pausing.is_empty() {
+            started = self.pause(&pausing, &mut joined, requests).and_then(|over| {
                 is_over = over;
                 self.leave_out_refused(&mut pausing, &mut joined)
             });
@@ -104,7 +89,71 @@ impl Control {
             self.say_stopping();
             self.end_try(&pausing, &mut joined, Vec::new(), &life);
         }
-        started.map(|()| is_requested)
+        started.map(|()| !is_over)
+    }
+
+    /// Pauses before the worker IDs of these sources. The fleet thread does other jobs between the steps
+    /// of the pause, and this thread reloads. A reload that changes a source without a grant, or adds
+    /// one, ends the pause, and so does a stop. Returns whether the pause is over. If it fails, all of
+    /// these sources are refused.
+    ///
+    /// # Errors
+    /// The fleet thread has ended.
+    fn pause(
+        &mut self,
+        pausing: &[usize],
+        joined: &mut Joined,
+        requests: &Requests,
+    ) -> Result<bool, StartError> {
+        for &index in pausing {
+            say_pause(self.supplies[index].name(), joined.answers.taken(index));
+        }
+        let mut pause = Pause::of_start(&joined.answers.taken);
+        let settled = loop {
+            let (next, step) = self.ask_fleet(move |work| {
+                let clocks = work.clocks();
+                let step = work.member().settle(&mut pause, clocks);
+                (pause, step)
+            })?;
+            pause = next;
+            match step {
+                Ok(Some(due_in)) => match requests.reloads.recv_timeout(due_in) {
+                    Err(RecvTimeoutError::Timeout) if !self.is_stopping() => {}
+                    Ok(()) if self.reload_beside_pause(requests) => {}
+                    _ => return Ok(false),
+                },
+                step => break step.map(drop),
+            }
+        };
+        for Bound { source, id_bound } in pause.floors {
+            joined.answers.taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
+        }
+        let Err(error) = settled else { return Ok(true) };
+        joined.locks_of(pausing);
+        for &index in pausing {
+            joined.answers.taken[index] = None;
+            joined.refused.push((index, StartError::from(error.clone())));
+        }
+        let pausing = pausing.to_vec();
+        self.ask_fleet(move |work| work.member().give_up(&pausing)).map(|()| true)
+    }
+
+    /// Reloads in a pause. Returns whether the sources without a grant are as before.
+    fn reload_beside_pause(&mut self, requests: &Requests) -> bool {
+        let awaited = |control: &Control| -> Vec<(usize, Arc<SourceSettings>)> {
+            control.awaited().map(|index| (index, Arc::clone(control.settings_of(index)))).collect()
+        };
+        let before = awaited(self);
+        self.reload(requests.askers.try_iter().collect());
+        awaited(self) == before
+    }
+
+    fn ask_fleet<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Work) -> R + Send + 'static,
+    ) -> Result<R, StartError> {
+        let fleet = self.fleet().ok_or_else(|| no_fleet(NoReply::Ended))?;
+        fleet.question(Duration::MAX, question).map_err(no_fleet)
     }
 
     /// Lets the sources that were refused wait, and takes them out of `starting`.

@@ -170,6 +170,29 @@ fn no_source_waits_for_the_pause_of_another() {
     });
 }
 
+/// A configuration manager may reload more often than a pause is long.
+#[test]
+fn reloads_that_change_nothing_cut_no_pause_short() {
+    on_one(|at| {
+        let of = with_own(at, &[("a", "5"), ("c", "6")]);
+        init(&of);
+        let machine = Machine::new();
+        let daemon = machine.start(&with_own(at, &[("a", "5")]));
+        let mut runs = drawn(&daemon, "a");
+        reloaded(&daemon, &of);
+        daemon.assert_logs("source \"c\" has worker ID 6 now, and pauses");
+        poll("IDs of the source that pauses", || {
+            assert!(reloaded(&daemon, &of).contains("nothing changed"));
+            let reply = daemon.connect().next(Ask::of(100).source("c").wait_ms(100));
+            reply.id_count().map(|_| runs.extend(reply.runs()))
+        });
+        let log = daemon.log();
+        daemon.stop();
+        assert_eq!(log.matches("source \"c\" has worker ID 6 now, and pauses").count(), 1, "{log}");
+        assert_distinct(runs);
+    });
+}
+
 /// A worker ID was moved to another machine, so its source waits until somebody brings it back.
 #[test]
 fn a_source_that_cannot_start_keeps_no_other_from_starting() {
