@@ -63,11 +63,15 @@ fn not_an_export(found: impl std::fmt::Display) -> StateError {
 }
 
 /// Drops the records of worker IDs that no source has any more and whose IDs the clock has passed.
-/// Returns them. Of those that can make the same IDs, the one with the highest bound stays, and
+/// Returns them. Another record that can make the same IDs gets their bound. Of those that can make the same IDs, the one with the highest bound stays, and
 /// stands for the others. This bound may be ahead of the clock if it also stands for worker IDs that
 /// a fleet assigned.
 pub fn forget(records: &mut Vec<Record>, now: UnixMicros) -> Vec<Record> {
     let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
+    for record in records.iter_mut().filter(|record| !record.released) {
+        let same_ids = forgotten.iter().filter(|other| other.numbering.shares_ids_with(&record.numbering));
+        record.id_bound = same_ids.map(|other| other.id_bound).fold(record.id_bound, u64::max);
+    }
     let standing = forgotten.iter().map(|record| Record { forgotten: true, ..record.clone() });
     records.extend(standing);
     keep_highest_forgotten(records);

@@ -444,6 +444,18 @@ fn a_worker_id_without_a_record_starts_above_all_forgotten_ones() {
     assert_eq!(forget(&mut records, WALL), [], "nothing is forgotten twice");
 }
 
+/// An import brought a newer record of a worker ID that a source has.
+#[test]
+fn a_record_gets_the_bound_of_a_forgotten_one_of_its_worker_id() {
+    let own = record("users", "twitter", "5", -60_000);
+    let imported = Record { retired: true, ..record("orders", "twitter", "5", -20_000) };
+    let mut records = vec![own, record("others", "twitter", "6", -50_000), imported.clone()];
+    let others = records[1].clone();
+    assert_eq!(forget(&mut records, WALL), [imported.clone()]);
+    assert_eq!(records[0].id_bound, imported.id_bound);
+    assert_eq!(records[1], others);
+}
+
 /// Worker ID 5 of the one layout makes the IDs of worker ID 2 of the other one.
 #[test]
 fn a_forgotten_worker_id_starts_above_what_another_layout_forgot() {

@@ -23,6 +23,26 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
     numbering.id_bound(numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1))))
 }
 
+/// Returns the lowest ID at which these worker IDs may start while a forward step of the clock is held:
+/// the first of the tick of `read`, the clock as it was read. That clock may be right, and another machine
+/// may have used the worker IDs until then. 0 if no step is held, or if the state ran last with each of
+/// the worker IDs, in this boot.
+pub(super) fn guard_in_step(
+    numbering: &Numbering,
+    records: &[Record],
+    boot: Option<&str>,
+    now: UnixMicros,
+    read: UnixMicros,
+) -> u64 {
+    let ran_last = records.iter().filter(|record| !record.retired && record.boot.as_deref() == boot);
+    let tick = numbering.tick_at(read);
+    let is_known = boot.is_some() && store::has_records_of_all(ran_last, numbering);
+    if numbering.snowflake().is_none() || tick <= numbering.tick_at(now) || is_known {
+        return 0;
+    }
+    numbering.id_bound(numbering.first_of(tick))
+}
+
 /// The first position of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstPosition {

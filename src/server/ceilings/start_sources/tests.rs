@@ -56,6 +56,31 @@ fn unknown_worker_ids_start_above_the_current_tick() {
     }
 }
 
+/// The state once had these worker IDs. Another machine may have had them since.
+#[test]
+fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
+    let (settings, numbering) = source("worker_ids = 2");
+    let read = UnixMicros(NOW.wall.0 + 1_200_000_000);
+    let end = numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 - 3_600));
+    let record = Record::new("default", &numbering, end, &Owner::new(), &host_in("this boot"));
+    let directory = tempfile::tempdir().unwrap();
+    let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
+    let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
+    let first_tick = |record: &Record, read| {
+        let found = found(vec![record.clone()]);
+        let starts = found.plan(&sources, &[], &FromFleet::default(), NOW, read).unwrap();
+        sources[0].numbering.tick_of(starts.positions[0].position)
+    };
+    let retired = Record { retired: true, ..record.clone() };
+    let before = Record { boot: Some(String::from("an earlier boot")), ..record.clone() };
+    let of_the_clock = sources[0].numbering.tick_at(read);
+    for earlier in [retired, before] {
+        assert_eq!(first_tick(&earlier, read), of_the_clock, "{earlier:?}");
+        assert!(first_tick(&earlier, NOW.wall) < of_the_clock, "no step is held");
+    }
+    assert!(first_tick(&record, read) < of_the_clock, "the last run used them");
+}
+
 /// Returns a first position without records and marks.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
     FirstPosition::at(numbering.id_bound(position), Start::default(), numbering)
