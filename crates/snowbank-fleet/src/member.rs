@@ -118,6 +118,12 @@ impl Clocks {
         Clocks { wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
     }
 
+    /// Returns the later of the wall clock and its reading. While a forward step is held, the reading
+    /// may be right. Whether other daemons may have passed an instant is asked of this clock.
+    pub fn latest(self) -> UnixMicros {
+        self.wall.max(UnixMicros(self.boot.0.saturating_add(self.wall_minus_boot_us)))
+    }
+
     /// Returns the clocks at a later moment, provided that they do not jump meanwhile.
     fn at_boot(self, boot: BootMicros) -> Clocks {
         let passed_us = clock::micros(boot.since(self.boot));
@@ -523,12 +529,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that the key's bound is one that a daemon can have been granted, before anything of
     /// the key is remembered.
     fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), FleetError> {
-        let wall = self.clocks_now().wall;
+        let latest = self.clocks_now().latest();
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (_, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
-        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach())
+        rules::check_bound(&held.numbering, key, latest.max(floor).max(own), self.limits.reach())
             .map_err(|error| FleetError::Unreadable(held.named(at, &self.paths, &error)))
     }
 

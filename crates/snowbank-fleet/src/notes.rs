@@ -251,6 +251,11 @@ impl Notes {
         self.document.notes.iter().find(is_it)
     }
 
+    /// Returns the notes of the fleet with this name.
+    pub(super) fn of_fleet(&self, fleet: &str) -> impl Iterator<Item = &Note> {
+        self.document.notes.iter().filter(move |note| note.fleet == fleet)
+    }
+
     /// Replaces the note of a source, and what another name said of its numbers. If there are too many,
     /// drops those that have not changed for the longest time. Without its note, a source starts like a
     /// new one.

@@ -67,6 +67,9 @@ pub struct Taker<'a> {
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,
+    /// The latest that it can be by the clocks of other daemons, but for their difference
+    /// ([`Clocks::latest`](super::Clocks::latest)).
+    pub latest: UnixMicros,
     /// How far IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
 }
@@ -140,7 +143,7 @@ pub fn judge(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Re
     };
     let lost = taker.acknowledged.filter(is_lost);
     if let Some(own) = lost {
-        return Ok(if may_be_abandoned(own.until, taker.wall, taker.max_ahead) {
+        return Ok(if may_be_abandoned(own.until, taker.latest, taker.max_ahead) {
             Taking::Above(own.id_bound)
         } else {
             Taking::Again(own.id_bound)
@@ -206,6 +209,12 @@ pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool 
     let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound.max(key.highest) } else { key.from };
     reaches < acknowledged
+}
+
+/// Returns whether a key shows that the coordinator went back: it has a write that a later one of this
+/// state had replaced, or is older than the bound that was acknowledged ([`is_older`]).
+pub fn went_back(key: Option<&NumberKey>, term: &str, acknowledged: u64, replaced: &[String]) -> bool {
+    key.is_some_and(|key| replaced.contains(&key.write)) || is_older(key, term, acknowledged)
 }
 
 /// Returns the latest instant that a granted bound can have. A later bound is refused, because
@@ -296,6 +305,11 @@ pub struct Holding {
 /// each new connection. If a restore loses a raise, the lower bound shows the loss.
 const REPLACED_MAX: usize = 16;
 
+/// The most writes of unknown outcome that a process remembers for each number, also in its notes. While
+/// a coordinator answers reads and does no writes, each try of a start adds one. If a forgotten write is
+/// done after all, the number counts as another daemon's until its bound has passed.
+pub(crate) const WRITES_MAX: usize = 16;
+
 impl Holding {
     /// Returns a number whose key has not been read yet. One of these writes may be the key's last,
     /// and the coordinator had acknowledged this bound.
@@ -313,10 +327,14 @@ impl Holding {
         self.acknowledged
     }
 
-    /// Records a write that is about to be tried.
+    /// Records a write that is about to be tried. The first write is the one that was found last, and it
+    /// is the key's last for as long as no later one is done.
     pub fn try_write(&mut self, write: &str) {
         if self.writes.last().is_none_or(|last| last != write) {
             self.writes.push(write.to_owned());
+        }
+        if self.writes.len() > WRITES_MAX {
+            self.writes.remove(1);
         }
     }
 
@@ -367,7 +385,7 @@ impl Holding {
         let known = self.writes.iter().position(|write| *write == key.write);
         // A write of this state may be of an earlier term.
         let its_term = if known.is_some() { &key.term } else { term };
-        if self.replaced.contains(&key.write) || is_older(Some(&key), its_term, self.acknowledged) {
+        if went_back(Some(&key), its_term, self.acknowledged, &self.replaced) {
             return Seen::Older(Loss::WentBack);
         }
         let Some(at) = known else { return Seen::Lost(Loss::Taken(Box::new(key))) };

@@ -112,7 +112,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         rests: &[Rest],
         is_current: &dyn Fn() -> bool,
     ) -> Result<(), FleetError> {
-        let mut given = Ok(());
+        // Another source may serve, and must soon notice a loss.
+        let polled = self.poll_if_due();
+        let mut given = polled.clone();
         for rest in rests {
             let Some(at) = self.counters.iter().position(|held| held.index == rest.source) else { continue };
             // The key may soon have a lower value, which is no loss to a source that has ended.
@@ -121,8 +123,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let Some((expected, text)) = held.counter.give_back(*rest, &write, &self.holder) else {
                 continue;
             };
-            // Another source may serve, and must soon notice a loss.
-            self.poll_if_due()?;
+            if polled.is_err() {
+                continue;
+            }
             let swap = Swap::write(held.key.clone(), Some(expected), text);
             // If another daemon took a range since, its write stays.
             let swapped = check_current(is_current).and_then(|()| self.coordinator.as_mut().swap(&[swap]));

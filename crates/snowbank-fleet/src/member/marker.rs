@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use super::want::Want;
-use super::{Clocks, Member, NoAnswer, Note};
+use super::{Clocks, Member, NoAnswer};
 use crate::key::{KeyError, REACH_MAX};
 use crate::rules;
 use crate::{Cluster, Coordinator, FleetError, FleetLimits, Marker, Swap, Swapped};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Space, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 /// A daemon tries to write the marker at most this many times. A try fails if the marker has
@@ -33,13 +33,6 @@ pub(super) struct Granted {
     pub(super) until: UnixMicros,
     /// How far ahead of other clocks IDs were granted under those limits.
     pub(super) reach: Duration,
-}
-
-impl Granted {
-    /// Returns the grant that an earlier process has noted.
-    pub(super) fn noted(note: &Note, layout: &Layout) -> Granted {
-        Granted { until: instant_of(layout, note.acknowledged), reach: note.limits.reach() }
-    }
 }
 
 /// The reason why an answer shows a key with a lower bound than an acknowledged bound.
@@ -163,7 +156,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notice_other_fleet(want)?;
         let Known { marker, .. } = self.known_marker()?;
         let key = self.paths.marker();
-        check_start(marker, &key, self.limits, want.clocks.wall)?;
+        check_start(marker, &key, self.limits, want.clocks.latest())?;
         self.check_space(&want.space())
     }
 
@@ -181,12 +174,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Returns what the coordinator granted to this daemon, for all its numbers: what has lost one write
-    /// may have lost others.
+    /// Returns what the coordinator granted to this daemon, for all its numbers, and to earlier processes
+    /// of its state, as they have noted: what has lost one write may have lost others.
     pub(super) fn granted(&self) -> Granted {
-        let all = self.sources.iter();
-        let until = all.flat_map(|held| (0..held.numbers.len()).map(|at| held.until(at))).max();
-        Granted { until: until.unwrap_or(UnixMicros(0)), reach: self.limits.reach() }
+        let held = self.sources.iter();
+        let mut until: Vec<UnixMicros> =
+            held.flat_map(|held| (0..held.numbers.len()).map(|at| held.until(at))).collect();
+        let mut reach = self.limits.reach();
+        for note in self.notes.of_fleet(&self.fleet) {
+            let space = note.space.parse::<Space>();
+            until.extend(space.ok().map(|space| space.end_of_tick(note.acknowledged)));
+            reach = reach.max(note.limits.reach());
+        }
+        Granted { until: until.into_iter().max().unwrap_or(UnixMicros(0)), reach }
     }
 
     /// Raises the floor of a marker with another identity, unless it is above this daemon's grants.
@@ -252,23 +252,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn passed(&self, source: usize, clocks: Clocks) -> Option<u64> {
         let held = &self.sources[source];
         let lowest = held.lowest_acknowledged();
-        self.has_passed(source, lowest, clocks.wall).then(|| held.passed.unwrap_or(lowest))
+        self.has_passed(source, lowest, clocks).then(|| held.passed.unwrap_or(lowest))
     }
 
     /// Returns whether this bound of a source has passed or nearly passed, or a bound before it in whose
     /// pause the source is.
-    fn has_passed(&self, source: usize, id_bound: u64, wall: UnixMicros) -> bool {
+    fn has_passed(&self, source: usize, id_bound: u64, clocks: Clocks) -> bool {
         let held = &self.sources[source];
         let until = rules::instant_of(&held.numbering, id_bound);
-        held.is_unsettled || rules::may_be_abandoned(until, wall, self.limits.max_ahead())
+        held.is_unsettled || rules::may_be_abandoned(until, clocks.latest(), self.limits.max_ahead())
     }
 
     /// Makes a source pause before it is granted more, if the bound that it had until now has passed
     /// or nearly passed: other daemons may have taken its numbers, and the coordinator may have lost
     /// that. Asked again whenever a higher bound is acknowledged, because the time until then counts.
     pub(super) fn unsettle_if_passed(&mut self, source: usize, before: u64) {
-        let wall = self.clocks_now().wall;
-        if self.has_passed(source, before, wall) {
+        let clocks = self.clocks_now();
+        if self.has_passed(source, before, clocks) {
             let held = &mut self.sources[source];
             held.is_unsettled = true;
             held.passed.get_or_insert(before);
@@ -307,7 +307,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Noticed, FleetError> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            let wall = self.clocks_now().wall;
+            let wall = self.clocks_now().latest();
             let reach = granted.reach.max(marker.reach());
             marker.raise_floor(rules::floor_after_loss(wall, granted.until, reach));
             marker.write = (self.new_identity)();

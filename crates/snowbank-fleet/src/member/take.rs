@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::marker::{Granted, Noticed};
+use super::marker::Noticed;
 use super::want::{Busy, Found, Own, Taken, Want};
 use super::{Held, Member, Note};
-use crate::rules::{self, Holding, Proof, Taking};
+use crate::rules::{self, Holding, Proof, Taking, WRITES_MAX};
 use crate::{Coordinator, FleetError, Marker, NUMBERS_MAX, NumberKey, Swap, Swapped, noticed_within};
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
@@ -14,9 +14,6 @@ use snowbank_id::numbering::Numbering;
 /// A start tries to take numbers at most this many times. A try can fail because another daemon is
 /// faster.
 const TRIES_MAX: usize = 100;
-
-/// The most writes that are remembered. One try makes a few writes.
-const WRITES_MAX: usize = 100;
 
 /// What a process remembers from one try to take numbers to the next. While a start waits for a
 /// number, it tries again and again.
@@ -128,11 +125,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
             // A value that cannot be read shows no bound. `Want::judge` refuses its number later.
             let Ok(key) = key else { continue };
-            if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
+            if !rules::went_back(key.as_ref(), &note.term, note.acknowledged, &note.replaced) {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            let mut granted = Granted::noted(&note, want.layout);
+            let mut granted = self.granted();
             if let Some(key) = key {
                 granted.reach = granted.reach.max(key.limits.reach());
             }
@@ -150,7 +147,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.is_held).cloned();
         let Some(note) = note else { return Ok(()) };
         while note.identity != self.known_marker()?.marker.identity {
-            match self.raise_floor_above(Granted::noted(&note, want.layout))? {
+            match self.raise_floor_above(self.granted())? {
                 Noticed::WentBack => {
                     // If the note is not kept, the next start raises the floor again.
                     self.notes.set(Note { is_held: false, ..note });
@@ -202,6 +199,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let is_new = is_new || is_release_stale || was_tried;
         self.tried.add(&write);
         held.is_unsettled = is_new;
+        if let Some(note) = own.note.as_ref().filter(|note| note.is_held && !is_new) {
+            // Until this write is answered, a start may go on below the ceiling that was.
+            (held.covered, held.acknowledged) = (note.covered, note.covered);
+            held.wall_minus_boot_us = note.wall_minus_boot_us;
+        }
         let key = NumberKey { write, ..self.value(&held, covered, false) };
         self.notes.set(held.note(&self.fleet, self.limits));
         self.notes.begin();
@@ -218,6 +220,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(None);
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        held.wall_minus_boot_us = held.made_with_us;
         held.is_claimed = true;
         self.sources.push(held);
         self.store_note(self.sources.len() - 1);
@@ -263,7 +266,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // A bound that this state has not seen acknowledged proves nothing about the time before.
             let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
             let until = rules::instant_of(numbering, lowest.min(acknowledged));
-            let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, self.limits.max_ahead());
+            let is_ahead = !rules::may_be_abandoned(until, want.clocks.latest(), self.limits.max_ahead());
             // `is_held` is also false if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             // A release makes `is_held` false.

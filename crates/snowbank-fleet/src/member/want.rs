@@ -71,7 +71,8 @@ impl Want<'_> {
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = key {
-            let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
+            let from =
+                self.clocks.latest().max(own.floor).max(own.acknowledged_until(numbering, found.number));
             rules::check_bound(numbering, key, from, own.limits.reach()).map_err(Busy::Unreadable)?;
         }
         let noted = own.noted(found.number).filter(|_| self.proof == Proof::Held);
@@ -82,7 +83,8 @@ impl Want<'_> {
         });
         let replaced = noted.map_or(&[][..], |note| &note.replaced);
         let max_ahead = own.limits.max_ahead();
-        let taker = Taker { writes: &own.writes, replaced, acknowledged, wall, max_ahead };
+        let latest = self.clocks.latest();
+        let taker = Taker { writes: &own.writes, replaced, acknowledged, wall, latest, max_ahead };
         rules::judge(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 

@@ -39,7 +39,7 @@ fn ours(write: &str) -> Seen {
 }
 
 fn taker(writes: &[String]) -> Taker<'_> {
-    Taker { writes, replaced: &[], acknowledged: None, wall: WALL, max_ahead: MAX_AHEAD }
+    Taker { writes, replaced: &[], acknowledged: None, wall: WALL, latest: WALL, max_ahead: MAX_AHEAD }
 }
 
 fn after(seconds: i64) -> UnixMicros {

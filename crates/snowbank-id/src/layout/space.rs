@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Layout, LayoutError, Role, WorkerSet};
+use super::{Layout, LayoutError, Role, UnixMicros, WorkerSet};
 
 /// Two epochs less than a year apart count as equal. A year is longer than any tick, and than the
 /// time by which any ID clock runs ahead.
@@ -236,6 +236,13 @@ impl Space {
     pub fn grows_like(&self, other: &Space) -> bool {
         u128::from(self.tick_weight()) * u128::from(other.tick_ms)
             == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
+    }
+
+    /// Returns the end of the tick of this ID.
+    pub fn end_of_tick(&self, id: u64) -> UnixMicros {
+        let ticks = i128::from(id / self.tick_weight()) + 1;
+        let unix_ms = i128::from(self.epoch_unix_ms) + ticks * i128::from(self.tick_ms);
+        UnixMicros(i64::try_from(unix_ms * 1_000).unwrap_or(i64::MAX))
     }
 
     fn tick_weight(&self) -> u64 {

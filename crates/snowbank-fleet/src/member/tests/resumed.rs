@@ -82,18 +82,44 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "the daemon has released the number");
 }
 
-/// If the start went on below its own ceiling, it would collide with another daemon, which would
-/// start at the key's lower bound.
+/// Its own ceiling was not acknowledged. Below it, the start would collide with another daemon, which
+/// would start at the key's lower bound.
 #[test]
-fn a_start_whose_last_ceiling_was_not_acknowledged_asks() {
+fn a_start_whose_write_had_no_answer_goes_on_below_the_ceiling_before() {
     let store = store();
-    let (first, _) = holder(&store);
-    let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
+    let (first, covered) = holder(&store);
+    let mut later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
     store.set(Fault::ReadOnly);
     let mut second = member(&store, first.notes().clone());
     second.take(later, &five()).unwrap_err();
-    assert_eq!(resumed(&store, second.notes(), later, &five()), None);
-    assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
+    let resumed = |want| {
+        let taken = member(&store, second.notes().clone()).resume_unseen(want, &five());
+        taken.map(|taken| taken.covered)
+    };
+    assert_eq!(resumed(later), Some(covered));
+    // The ceiling counts only with the clocks with which it was requested.
+    later.clocks.wall_minus_boot_us += 30_000_000;
+    assert_eq!(resumed(later), None);
+    let mut third = member(&store, second.notes().clone());
+    third.take(later, &five()).unwrap_err();
+    assert_eq!(member(&store, third.notes().clone()).resume_unseen(later, &five()), None);
+}
+
+/// The coordinator answers reads and does no writes, for days.
+#[test]
+fn tries_that_are_not_done_leave_few_writes_in_the_notes() {
+    let store = store();
+    let (first, _) = holder(&store);
+    store.set(Fault::ReadOnly);
+    let mut tries = member(&store, first.notes().clone());
+    for _ in 0..1_000 {
+        tries.take(want(WALL, true), &five()).unwrap_err();
+    }
+    let writes = tries.notes().of("f", "orders", &twitter().space().to_string()).unwrap().writes.len();
+    assert!(writes <= 16, "{writes}");
+    store.set(Fault::None);
+    let taken = member(&store, tries.notes().clone()).take(want(WALL, true), &five()).unwrap();
+    assert!(!taken.is_new, "the start recognises the write that was done");
 }
 
 /// Before a stop returns a number, the coordinator must confirm that the daemon still has it.

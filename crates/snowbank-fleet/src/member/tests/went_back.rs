@@ -153,6 +153,58 @@ fn a_bound_that_passes_before_the_answer_to_its_write_is_paused_for() {
     }
 }
 
+/// The clock was ahead, and has been set right. The source of that time is not configured any more.
+#[test]
+fn the_floor_is_above_the_grants_of_a_source_that_is_gone() {
+    let store = store();
+    let mut before = member(&store, Notes::default());
+    let six = Want { source: "gone", ..want(at(WALL, 300), false) };
+    let gone = take(&mut before, six, &WorkerSet::single(6));
+    let mut daemon = member(&store, before.notes().clone());
+    take(&mut daemon, want(WALL, false), &five());
+    store.remove(&key_five());
+    assert!(is_lost(&daemon.check(clocks(WALL))));
+    assert!(floor(&store) >= rules::instant_of(&numbering(), gone.covered));
+}
+
+/// The restore lost the write of a new connection, which had left the bound as it was.
+#[test]
+fn a_start_that_finds_a_replaced_write_raises_the_floor() {
+    let store = store();
+    let (mut first, _) = holder(&store);
+    let backup = store.text(&key_five());
+    first.coordinator.connect();
+    assert_eq!(first.check(clocks(WALL)), Ok(()));
+    store.put(&key_five(), &backup);
+    assert_eq!(floor(&store), UnixMicros(0));
+    let _ = member(&store, first.notes().clone()).take(want(WALL, true), &five());
+    assert!(floor(&store) > WALL);
+}
+
+/// The clock was slow since the machine's boot, and has been set right. The daemon does not follow that
+/// step yet. The other daemons, whose clocks were right, have grants by their clocks, and may have taken
+/// its number.
+#[test]
+fn a_daemon_whose_slow_clock_was_set_right_thinks_of_the_right_clock() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let right = at(WALL, 300);
+    let held_step = Clocks { wall_minus_boot_us: right.0, ..clocks(at(WALL, 1)) };
+    let backup = store.text(&key_five());
+    let mut raises = first.clone();
+    let raise = (keepers_bound(held_step.wall), 0);
+    let mut pause = raises.raise(&[raise], held_step).unwrap();
+    assert!(matches!(raises.settle(&mut pause, held_step), Ok(Some(_))), "its bound has passed for others");
+    for notes in [first.notes(), raises.notes()] {
+        store.put(&key_five(), &backup);
+        let want = Want { clocks: held_step, ..want(WALL, true) };
+        assert!(member(&store, notes.clone()).take(want, &five()).unwrap().is_new);
+    }
+    store.put(&key_five(), &backup);
+    let _ = raises.check(held_step);
+    assert!(floor(&store) >= at(right, HORIZON.as_secs() as i64));
+}
+
 /// While the machine sleeps, another daemon may take the number, pause, and hand out IDs.
 #[test]
 fn a_start_that_sleeps_before_the_answer_pauses() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::numbering::Numbering;
 
 fn space(spec: &str) -> String {
     layout(spec).space().to_string()
@@ -57,6 +58,17 @@ fn spaces_are_equal_if_their_ids_are_equal() {
 
 /// Lock files are named after the text of a space, and daemons of two releases must see each
 /// other's locks.
+#[test]
+fn a_tick_ends_where_the_next_one_starts() {
+    for preset in PRESETS {
+        let layout = Layout::resolve(preset.name).unwrap();
+        let numbering = Numbering::new(layout.clone(), WorkerSet::single(1)).unwrap();
+        let tick = numbering.tick_at(UnixMicros(1_800_000_000_000_000));
+        let id = numbering.id_bound(numbering.first_of(tick));
+        assert_eq!(layout.space().end_of_tick(id), numbering.start_of(Tick(tick.0 + 1)), "{}", preset.name);
+    }
+}
+
 #[test]
 fn only_the_canonical_text_of_a_space_is_read() {
     for preset in PRESETS {
