@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::Socket;
 use tokio::sync::watch;
@@ -54,7 +54,8 @@ use crate::server::ceilings::start_sources::Starting;
 use crate::server::ceilings::storage_thread;
 use crate::server::common::Common;
 use crate::server::net::registered::Registered;
-use crate::server::shared::live_config::{LiveConfig, Stage, Supply, TRY_TIMEOUT};
+use crate::server::reading::handle::GIVE_BACK_TIMEOUT;
+use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
@@ -163,12 +164,13 @@ impl ControlThread {
         self.is_stopping.store(true, Ordering::Release);
     }
 
-    /// Waits until the thread has ended and has given back what it took, for [`TRY_TIMEOUT`] at
-    /// most.
-    pub(super) fn stop(self) {
+    /// Waits until the thread has ended and has given back what it took, until [`GIVE_BACK_TIMEOUT`]
+    /// after `drained_by` at most.
+    pub(super) fn stop(self, drained_by: Instant) {
         self.begin_stop();
         drop(self.reloads);
-        if let Err(RecvTimeoutError::Timeout) = self.over.recv_timeout(TRY_TIMEOUT) {
+        let left = (drained_by + GIVE_BACK_TIMEOUT).saturating_duration_since(Instant::now());
+        if let Err(RecvTimeoutError::Timeout) = self.over.recv_timeout(left) {
             tracing::warn!(
                 "the control thread has not ended in time: what it took for a start is as after a kill"
             );

@@ -86,7 +86,7 @@ impl Server {
             drained_by
         });
         shards.join();
-        control.stop();
+        control.stop(drained_by);
         keeper.stop(drained_by);
         match (health.refused(), health.lost()) {
             (Some(error), _) => Err(error.clone()),

@@ -107,7 +107,7 @@ impl KeeperThread {
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
-    /// [`TRIM_TIMEOUT`] after `drained_by`.
+    /// [`TRIM_TIMEOUT`] after that, or after now if it is later.
     pub(super) fn stop(self, drained_by: Instant) {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();

@@ -7,14 +7,17 @@ use std::time::Duration;
 use crate::server::common::Common;
 use crate::server::health::samples::Samples;
 use crate::server::health::status::Status;
-use crate::server::shared::live_config::TRY_TIMEOUT;
 use crate::server::shared::start_error::StartError;
 
 /// The longest time from the end of the drain to the end of the shards' threads. A turn takes far
 /// less.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time for which a stop waits for storage after `drain_timeout`. A container is killed after
+/// The time after the drain within which the control thread gives back what a start has just taken of
+/// the fleet. Later, that is as after a kill.
+pub(crate) const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time for which a stop then waits for storage and the coordinator. A container is killed after
 /// 10 s. With the default settings and without an admin listener, a stop takes less, even if
 /// nothing reads the log. If storage does not answer within this time, the next start begins as
 /// after a kill.
@@ -39,11 +42,8 @@ impl Health {
     /// Returns the longest time that a stop takes after its delay. This does not include the wait
     /// for the last lines of the log.
     pub(crate) fn longest_stop(&self) -> Duration {
-        let live_config = self.0.live_config.borrow();
-        // A source without a grant may be taking its worker ID now, and the stop gives it back.
-        let is_starting = live_config.supplies.iter().any(|supply| supply.stage.is_awaited());
-        let trying = if is_starting { TRY_TIMEOUT } else { Duration::ZERO };
-        live_config.limits.drain_timeout.saturating_add(trying + END_TIMEOUT + TRIM_TIMEOUT)
+        let drain_timeout = self.0.live_config.borrow().limits.drain_timeout;
+        drain_timeout.saturating_add(GIVE_BACK_TIMEOUT.max(END_TIMEOUT) + TRIM_TIMEOUT)
     }
 
     /// Returns whether the daemon stops, or has announced that it will.

@@ -12,9 +12,9 @@ use crate::server::health::figures::Figure::{Awaits, Draining, ReloadAt, StandsS
 use crate::server::health::finding::{Effect, Finding};
 use crate::server::health::samples::Samples;
 use crate::server::health::status::Status;
-use crate::server::shared::live_config::TRY_TIMEOUT;
 use snowbank_core::clock::{BootMicros, Reading};
 use snowbank_core::keeper;
+use snowbank_fleet::noticed_within;
 
 /// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
 /// the time from one poll of the keeper to the next varies by some milliseconds.
@@ -33,7 +33,7 @@ const BEGINS_WITHIN_S: f64 = 1.0;
 
 /// For this time after the start or a reload, nothing is logged while a source's grant is under way.
 /// A daemon that takes a worker ID pauses for some seconds before it uses it.
-const UNDER_WAY: Duration = TRY_TIMEOUT;
+const UNDER_WAY: Duration = noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// Reads the daemon's status, and logs its changes.
 #[derive(Debug, Default)]

@@ -5,14 +5,12 @@
 //! configuration without a lock.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::config::{Limits, Settings, SourceSettings};
 use crate::frontends::Facts;
 use snowbank_core::clock::Now;
 use snowbank_core::shard::{Lane, Order, Ring, Rings};
 use snowbank_core::source::Source;
-use snowbank_fleet::noticed_within;
 use snowbank_id::numbering::Numbering;
 
 /// One version of the configuration.
@@ -29,11 +27,6 @@ pub(crate) struct LiveConfig {
     /// All settings, a line each, for the operator.
     pub(crate) text: String,
 }
-
-/// The longest time that a stop waits until a running try has ended and has given back its worker
-/// IDs. It is a second more than the pause after a new worker ID, which a stop cuts short.
-pub(crate) const TRY_TIMEOUT: Duration =
-    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// How far the start of a source has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
