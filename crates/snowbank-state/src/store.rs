@@ -45,8 +45,7 @@ pub struct Beginning {
     pub sources: Vec<(usize, Record)>,
     /// The first ceilings of these sources.
     pub ceilings: Vec<(usize, Position)>,
-    /// Records of numberings that no source of this daemon has. They stay in the file with their
-    /// bounds.
+    /// Records of numberings that no source with a grant has. They stay in the file with their bounds.
     pub retired: Vec<Record>,
     /// Records of worker IDs that belong to the fleet again. Each of them is dropped once the
     /// current record of the same source is as high. The coordinator has the bounds of these worker
@@ -67,8 +66,7 @@ pub struct DiskStore {
     file: StateFile,
     /// The records of the daemon's sources by index. Their ceilings are durable.
     sources: BTreeMap<usize, Record>,
-    /// Records of numberings that no source of this daemon has. They stay in the file with their
-    /// bounds.
+    /// Records of numberings that no source with a grant has. They stay in the file with their bounds.
     retired: Vec<Record>,
     /// Records of worker IDs that belong to the fleet again. They still bind the order of IDs, so
     /// each is written until the current record of the same source is as high.
@@ -120,9 +118,8 @@ impl DiskStore {
         let begun: HashSet<String> = sources.iter().map(|(_, record)| record.key()).collect();
         self.sources.retain(|_, record| !begun.contains(&record.key()));
         self.sources.extend(sources);
-        let retire = |record| Record { retired: true, ..record };
-        self.retired = retired.into_iter().map(retire).collect();
-        self.let_go.extend(let_go.into_iter().map(retire));
+        self.retired = retired;
+        self.let_go.extend(let_go.into_iter().map(|record| Record { retired: true, ..record }));
         self.record_unknown(&unknown);
         // The bound that was recorded for the sources that run holds until their next write.
         let running = self.sources.values().filter_map(|record| record.id_minus_boot_us).max();

@@ -474,7 +474,11 @@ impl Found {
             notes.extend(repeated.map(|space| made_before(&source.settings.name, &space)));
             positions.push(FirstPosition::at(bound, stored, numbering));
         }
-        retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
+        for record in &mut retired {
+            record.owner.state.clone_from(&self.owner.state);
+            // A source that waits for its worker ID has its record.
+            record.retired |= !fleet.awaited.contains(&record.name);
+        }
         // The record that a source writes now stands for those of its earlier worker IDs.
         let starts = |index: &usize| sources.iter().any(|source| source.index == *index);
         let held =

@@ -299,7 +299,7 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
     let numbering = numbering("twitter", "3");
     let home = StateDir::lock(directory.path()).unwrap();
     let let_go = assigned("9", 5_000);
-    let other = record("invoices", "twitter", "7", 1_000);
+    let other = Record { retired: true, ..record("invoices", "twitter", "7", 1_000) };
     let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
     let sources = vec![(0, assigned("3", 0))];
     let beginning = Beginning { sources, retired: vec![other], let_go: vec![let_go], ..Beginning::default() };

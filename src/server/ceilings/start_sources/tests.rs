@@ -81,6 +81,24 @@ fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
     assert!(first_tick(&record, read) < of_the_clock, "the last run used them");
 }
 
+/// `snowbank state export` moves it, and `snowbank state forget` leaves it.
+#[test]
+fn the_record_of_a_source_that_waits_is_in_use() {
+    let (settings, numbering) = source("worker_ids = 2");
+    let of = |name: &str, worker_ids: &str| {
+        let (_, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
+        Record::new(name, &numbering, Position(7), &Owner::new(), &host_in("this boot"))
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
+    let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
+    let fleet = FromFleet { awaited: vec![String::from("waits")], ..FromFleet::default() };
+    let found = found(vec![of("waits", "3"), of("gone", "4")]);
+    let kept = found.plan(&sources, &[], &fleet, NOW, NOW.wall).unwrap().retired;
+    let are_retired: Vec<(&str, bool)> = kept.iter().map(|it| (&*it.name, it.retired)).collect();
+    assert_eq!(are_retired, [("waits", false), ("gone", true)]);
+}
+
 /// Returns a first position without records and marks.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
     FirstPosition::at(numbering.id_bound(position), Start::default(), numbering)
