@@ -451,8 +451,9 @@ fn a_record_gets_the_bound_of_a_forgotten_one_of_its_worker_id() {
     let imported = Record { retired: true, ..record("orders", "twitter", "5", -20_000) };
     let mut records = vec![own, record("others", "twitter", "6", -50_000), imported.clone()];
     let others = records[1].clone();
-    assert_eq!(forget(&mut records, WALL), [imported.clone()]);
-    assert_eq!(records[0].id_bound, imported.id_bound);
+    let bound = imported.id_bound;
+    assert_eq!(forget(&mut records, WALL), [imported]);
+    assert_eq!(records[0].id_bound, bound);
     assert_eq!(records[1], others);
 }
 
