@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::fleet_thread::{self, Work};
 use super::job_thread::{Asks, NoReply};
-use super::storage_thread::{self, Trim};
+use super::storage_thread;
 use crate::server::restored::Life;
 use snowbank_core::grant::Left;
 use snowbank_fleet::{Bound, FleetError, NoAnswer, Rest};
@@ -59,11 +59,12 @@ impl Ended {
     pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), StateError> {
         let is_returned = self.confirm(writers);
         self.mark(is_returned)?;
-        let left = std::mem::take(&mut self.left);
-        if let Some(storage) = writers.storage.filter(|_| !left.is_empty()) {
-            let restored = std::mem::take(&mut self.restored);
-            let trim = Trim { sources: left, wall_minus_boot_us: self.wall_minus_boot_us, restored };
-            let ended = storage.ask(writers.disk_limit, |reply| storage_thread::Job::End(trim, reply));
+        let sources = std::mem::take(&mut self.left);
+        if let Some(storage) = writers.storage.filter(|_| !sources.is_empty()) {
+            let (restored, wall_minus_boot_us) =
+                (std::mem::take(&mut self.restored), self.wall_minus_boot_us);
+            let end = |reply| storage_thread::Job::End { sources, wall_minus_boot_us, restored, reply };
+            let ended = storage.ask(writers.disk_limit, end);
             ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
         }
         // Another daemon that gets a worker ID must be able to lock it.

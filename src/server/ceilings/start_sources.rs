@@ -141,23 +141,12 @@ pub(crate) struct Starting {
 }
 
 /// Sources that start together, and what the state must store before they do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Begun {
     pub(crate) sources: Vec<Starting>,
     pub(crate) beginning: Beginning,
     /// Lines for the operator.
     pub(crate) notes: Vec<Note>,
-}
-
-/// The first position of every source.
-struct Starts {
-    positions: Vec<FirstPosition>,
-    /// The records that belong to no source, and that the state keeps.
-    retired: Vec<Record>,
-    /// The records that belong to no source, and whose bounds the coordinator has. The state need
-    /// not keep these records.
-    let_go: Vec<Record>,
-    notes: Vec<Note>,
 }
 
 /// The coordinator's answers to a start.
@@ -353,14 +342,9 @@ impl Found {
         reading: Reading,
     ) -> Result<Begun, StartError> {
         let now = wall.believe(reading);
-        let Starts { positions, retired, let_go, mut notes } =
-            self.plan(&sources, running, fleet, now, reading.wall)?;
-        let at = self.moment(now);
-        // The coordinator has the bounds of these records, so no ID can repeat without them. The
-        // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
-        let let_go = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
-        let mut beginning = Beginning { retired, let_go, ..Beginning::default() };
-        let mut starting = Vec::with_capacity(sources.len());
+        let mut begun = Begun::default();
+        let positions = self.plan(&sources, running, fleet, now, reading.wall, &mut begun)?;
+        let Begun { sources: starting, beginning, notes } = &mut begun;
         for (source, first) in sources.into_iter().zip(positions) {
             let index = source.index;
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
@@ -376,7 +360,7 @@ impl Found {
         }
         let managed = starting.iter().map(|source| &source.managed);
         beginning.id_minus_boot_us = keeper::id_minus_boot_us(managed, wall.carried_us(), now);
-        Ok(Begun { sources: starting, beginning, notes })
+        Ok(begun)
     }
 
     /// Returns the first record of a source.
@@ -422,8 +406,9 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Decides where these sources start. `read` is the wall clock as it was read, which may be ahead
-    /// of the believed one.
+    /// Decides where these sources start, and returns their first positions. Puts into `begun` what the
+    /// state keeps of other records, and lines for the operator. `read` is the wall clock as it was read,
+    /// which may be ahead of the believed one.
     fn plan(
         &self,
         sources: &[Locked<'_>],
@@ -431,7 +416,8 @@ impl Found {
         fleet: &FromFleet,
         now: Now,
         read: UnixMicros,
-    ) -> Result<Starts, StartError> {
+        begun: &mut Begun,
+    ) -> Result<Vec<FirstPosition>, StartError> {
         let mut claimants = Vec::with_capacity(sources.len() + running.len());
         for Locked { index, settings, numbering, .. } in sources {
             let in_fleet = fleet.taken(*index).is_some() || settings.kind.takes_ranges();
@@ -440,7 +426,7 @@ impl Found {
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
             store::plan_beside(&self.records, &claimants, &fleet.awaited, self.moment(now))?;
-        let mut notes = Vec::new();
+        let notes = &mut begun.notes;
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));
@@ -483,8 +469,13 @@ impl Found {
         let starts = |index: &usize| sources.iter().any(|source| source.index == *index);
         let held =
             |record: &mut Record| fleet.held.iter().any(|(index, key)| starts(index) && *key == record.key());
-        let let_go = retired.extract_if(.., held).collect();
-        Ok(Starts { positions, retired, let_go, notes })
+        // The coordinator has the bounds of these records, so no ID can repeat without them. The
+        // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
+        let let_go = retired.extract_if(.., held);
+        let at = self.moment(now);
+        begun.beginning.let_go = let_go.map(|record| record.at(record.order_ceiling(at))).collect();
+        begun.beginning.retired = retired;
+        Ok(positions)
     }
 }
 

@@ -30,21 +30,18 @@ pub(crate) enum Job {
     /// clock, as the daemon believes them.
     Begin(Box<Beginning>, i64, Reply<Result<(), StateError>>),
     /// End sources, and lower their ceilings to these bounds.
-    End(Trim, Reply<Result<(), StateError>>),
+    End {
+        sources: Vec<Left>,
+        /// The believed wall clock minus the boot clock.
+        wall_minus_boot_us: i64,
+        /// The indices of the sources whose numbers another copy of the machine may hand out too.
+        restored: Vec<usize>,
+        reply: Reply<Result<(), StateError>>,
+    },
     /// From the next write on, call these sources by these names.
     Rename(Vec<(usize, String)>, Reply<()>),
     /// Check that the state still belongs to this process.
     Check,
-}
-
-/// The bounds that the state keeps of sources that have ended.
-#[derive(Debug)]
-pub(crate) struct Trim {
-    pub(crate) sources: Vec<Left>,
-    /// The believed wall clock minus the boot clock.
-    pub(crate) wall_minus_boot_us: i64,
-    /// The indices of the sources whose numbers another copy of the machine may hand out too.
-    pub(crate) restored: Vec<usize>,
 }
 
 /// The result of a job.
@@ -92,9 +89,9 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
             reply.send(begun);
             None
         }
-        Job::End(trim, reply) => {
-            store.record_unknown(&trim.restored);
-            reply.send(store.end(&trim.sources, trim.wall_minus_boot_us));
+        Job::End { sources, wall_minus_boot_us, restored, reply } => {
+            store.record_unknown(&restored);
+            reply.send(store.end(&sources, wall_minus_boot_us));
             None
         }
         Job::Rename(names, reply) => {
@@ -177,10 +174,10 @@ mod tests {
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
         let before = bytes();
         assert!(matches!(run(&mut store, job(11)), Some(Done::Lost(_))));
-        let left = Left { source: 0, id_bound: 6, is_untouched: false };
-        let trim = Trim { sources: vec![left], wall_minus_boot_us: 0, restored: Vec::new() };
+        let sources = vec![Left { source: 0, id_bound: 6, is_untouched: false }];
         let storage = start(store).unwrap();
-        let ended = storage.asks().ask(Duration::MAX, |reply| Job::End(trim, reply));
+        let end = |reply| Job::End { sources, wall_minus_boot_us: 0, restored: Vec::new(), reply };
+        let ended = storage.asks().ask(Duration::MAX, end);
         assert!(matches!(ended, Err(NoReply::Ended)), "nothing is trimmed after the loss");
         assert_eq!(bytes(), before, "nothing was written after the loss");
     }

@@ -39,18 +39,6 @@ impl Tried {
     }
 }
 
-/// The bounds of a source that takes numbers. They follow from the values of the keys.
-struct Bounds {
-    /// The lowest bound at which the source may start.
-    floor: u64,
-    /// The lowest bound that the source's first write may have.
-    lowest: u64,
-    /// True if the source continues the term of its note.
-    is_same_term: bool,
-    /// True if the source must pause before it serves.
-    is_new: bool,
-}
-
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes these worker IDs.
     ///
@@ -173,19 +161,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let Bounds { floor, lowest, is_same_term, is_new } =
-            self.bounds_of(want, place, numbering, &found, &own)?;
-        let covered = want.first_bound(numbering, self.limits, floor, lowest);
-        let worker_ids = want.worker_ids(numbering);
+        let mut taken = self.bounds_of(want, place, numbering, &found, &own)?;
         let write = (self.new_identity)();
         let mut held = self.held(want, place, numbering, &found, &own);
-        if !is_same_term {
+        if !taken.is_same_term {
             held.term = (self.new_identity)();
         }
         assert!(!held.term.is_empty() && !held.identity.is_empty(), "no key is written without them");
         // If this write is not done, the key's last write may be an earlier write of this state,
         // with another floor.
-        held.floor = floor.max(noted_floor);
+        held.floor = taken.floor.max(noted_floor);
         // Forgets the writes before the write that was found: the coordinator can no longer do
         // them.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
@@ -194,17 +179,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         // While this start waited, the coordinator may have been restored. Then another holder's
         // write that came after the release may be lost.
-        let is_release_stale = self.tried.has_waited && !is_same_term;
+        let is_release_stale = self.tried.has_waited && !taken.is_same_term;
         let was_tried = found.iter().filter_map(Found::readable).any(|key| self.tried.has(&key.write));
-        let is_new = is_new || is_release_stale || was_tried;
+        taken.is_new |= is_release_stale || was_tried;
         self.tried.add(&write);
-        held.is_unsettled = is_new;
-        if let Some(note) = own.note.as_ref().filter(|note| note.is_held && !is_new) {
+        held.is_unsettled = taken.is_new;
+        if let Some(note) = own.note.as_ref().filter(|note| note.is_held && !taken.is_new) {
             // Until this write is answered, a start may go on below the ceiling that was.
             (held.covered, held.acknowledged) = (note.covered, note.covered);
             held.wall_minus_boot_us = note.wall_minus_boot_us;
         }
-        let key = NumberKey { write, ..self.value(&held, covered, false) };
+        let key = NumberKey { write, ..self.value(&held, taken.covered, false) };
         self.notes.set(held.note(&self.fleet, self.limits));
         self.notes.begin();
         self.await_notes()?;
@@ -216,10 +201,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // out anything. If the answer comes later, because it took long or the machine slept, the
         // coordinator may have lost that daemon's write. The next try finds this write, and pauses.
         let took = self.coordinator.as_mut().now().since(read_at);
-        if !is_new && took >= noticed_within(Duration::ZERO) {
+        if !taken.is_new && took >= noticed_within(Duration::ZERO) {
             return Ok(None);
         }
-        (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        (held.floor, held.covered, held.acknowledged) = (taken.floor, taken.covered, taken.covered);
         held.wall_minus_boot_us = held.made_with_us;
         held.is_claimed = true;
         self.sources.push(held);
@@ -227,11 +212,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.polled.is_none() {
             self.record_taken(at);
         }
-        let unused_from = lowest.max(floor);
-        Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
+        Ok(Some(taken))
     }
 
-    /// Returns the bounds of a source that takes numbers with these keys.
+    /// Returns what a source takes with these keys.
     fn bounds_of(
         &self,
         want: Want<'_>,
@@ -239,12 +223,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         numbering: &Numbering,
         found: &[Found],
         own: &Own,
-    ) -> Result<Bounds, FleetError> {
+    ) -> Result<Taken, FleetError> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         // Without a note of this marker there is no term to continue.
-        let is_same_term = own.note.is_some();
-        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term, is_new: false };
+        let (mut is_same_term, mut is_new) = (own.note.is_some(), false);
+        // The lowest bound at which the source may start, and the lowest that its first write may have.
+        let (mut floor, mut unused_from) = (0_u64, 0_u64);
         for found in found {
             let (lowest, is_released) = match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
@@ -255,14 +240,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
                 Ok(Taking::Again(acknowledged)) => (acknowledged, false),
                 Ok(Taking::Above(bound)) => {
-                    bounds.floor = bounds.floor.max(bound).max(fleets_floor);
-                    (bounds.is_same_term, bounds.is_new) = (false, true);
+                    floor = floor.max(bound).max(fleets_floor);
+                    (is_same_term, is_new) = (false, true);
                     continue;
                 }
                 Err(busy) => return Err(self.refusal(want, place, found.number, busy)),
             };
-            bounds.lowest = bounds.lowest.max(lowest);
-            bounds.floor = bounds.floor.max(noted_floor);
+            unused_from = unused_from.max(lowest);
+            floor = floor.max(noted_floor);
             // A bound that this state has not seen acknowledged proves nothing about the time before.
             let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
             let until = rules::instant_of(numbering, lowest.min(acknowledged));
@@ -271,13 +256,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             // A release makes `is_held` false.
             if !is_ahead || !is_held {
-                bounds.floor = bounds.floor.max(fleets_floor);
-                bounds.is_same_term &= !is_released;
+                floor = floor.max(fleets_floor);
+                is_same_term &= !is_released;
                 // A clean restart needs no pause: the release is the key's last write.
-                bounds.is_new |= !is_released;
+                is_new |= !is_released;
             }
         }
-        Ok(bounds)
+        unused_from = unused_from.max(floor);
+        let covered = want.first_bound(numbering, self.limits, floor, unused_from);
+        let worker_ids = want.worker_ids(numbering);
+        Ok(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term })
     }
 
     /// Writes the keys of all numbers by one swap. Returns `false` if a key or the marker no longer has the

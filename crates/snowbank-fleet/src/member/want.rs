@@ -97,11 +97,11 @@ impl Want<'_> {
         numbering: &Numbering,
         limits: FleetLimits,
         floor: u64,
-        lowest: u64,
+        unused_from: u64,
     ) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), limits.max_ahead());
-        numbering.id_bound(rules::ceiling(numbering, from, limits.horizon())).max(lowest.max(floor))
+        numbering.id_bound(rules::ceiling(numbering, from, limits.horizon())).max(unused_from)
     }
 }
 

@@ -32,6 +32,16 @@ fn a_first_start_begins_in_the_next_tick() {
     assert_eq!(guard(&numbering, &[], NOW.wall), numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
 }
 
+fn planned(
+    found: &Found,
+    sources: &[Locked<'_>],
+    fleet: &FromFleet,
+    read: UnixMicros,
+) -> (Vec<FirstPosition>, Begun) {
+    let mut begun = Begun::default();
+    (found.plan(sources, &[], fleet, NOW, read, &mut begun).unwrap(), begun)
+}
+
 /// Another machine may have used these worker IDs in the current tick. Records of other worker IDs
 /// do not show whether it has, nor does it matter that this daemon does not believe the clock yet.
 #[test]
@@ -48,8 +58,8 @@ fn unknown_worker_ids_start_above_the_current_tick() {
         let directory = tempfile::tempdir().unwrap();
         let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-        let starts = found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW, read).unwrap();
-        let first = starts.positions[0];
+        let (positions, _) = planned(&found(records.to_vec()), &sources, &FromFleet::default(), read);
+        let first = positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         let after = sources[0].numbering.position_from(first.start.id_bound);
         assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
@@ -68,8 +78,8 @@ fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
     let first_tick = |record: &Record, read| {
         let found = found(vec![record.clone()]);
-        let starts = found.plan(&sources, &[], &FromFleet::default(), NOW, read).unwrap();
-        sources[0].numbering.tick_of(starts.positions[0].position)
+        let (positions, _) = planned(&found, &sources, &FromFleet::default(), read);
+        sources[0].numbering.tick_of(positions[0].position)
     };
     let retired = Record { retired: true, ..record.clone() };
     let before = Record { boot: Some(String::from("an earlier boot")), ..record.clone() };
@@ -94,7 +104,7 @@ fn the_record_of_a_source_that_waits_is_in_use() {
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
     let fleet = FromFleet { awaited: vec![String::from("waits")], ..FromFleet::default() };
     let found = found(vec![of("waits", "3"), of("gone", "4")]);
-    let kept = found.plan(&sources, &[], &fleet, NOW, NOW.wall).unwrap().retired;
+    let kept = planned(&found, &sources, &fleet, NOW.wall).1.beginning.retired;
     let are_retired: Vec<(&str, bool)> = kept.iter().map(|it| (&*it.name, it.retired)).collect();
     assert_eq!(are_retired, [("waits", false), ("gone", true)]);
 }
