@@ -1,11 +1,37 @@
 //! Detects requests that a web page of another site makes a browser send. Such a page cannot read
 //! the answers, but each of its requests to the HTTP front end draws IDs.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::config::read_bounded;
 
 /// The answer to a request that reaches a loopback address under another name.
-pub(crate) const MISDIRECTED: &str = "this address is for this machine only: use localhost, 127.0.0.1 or [::1] as the host name; \
-     a proxy can connect to a Unix socket instead, or send such a name (nginx: proxy_set_header Host localhost)";
+pub(crate) const MISDIRECTED: &str = "this connection came to a loopback address: allowed as its host name are localhost, 127.0.0.1, [::1] \
+     and the names that /etc/hosts gave to such an address when it was first asked; a proxy can connect to a Unix \
+     socket instead, or send such a name (nginx: proxy_set_header Host localhost)";
+
+/// The names that this machine gives to its loopback addresses. Often its own name is one of them.
+/// No web page has such a name: only root can write it into this file.
+static NAMES_OF_LOOPBACK: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    names_of_loopback(&String::from_utf8_lossy(&read_bounded(Path::new("/etc/hosts")).unwrap_or_default()))
+});
+
+/// Returns the names, in small letters, in those lines of a hosts file that begin with a loopback
+/// address.
+fn names_of_loopback(hosts: &str) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for line in hosts.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        if words.next().and_then(|address| address.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_loopback())
+        {
+            names.extend(words.map(str::to_ascii_lowercase));
+        }
+    }
+    names
+}
 
 /// The reason why the headers of a request are refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,7 +183,8 @@ impl<'h> Name<'h> {
     }
 }
 
-/// Returns true if a Host header has a loopback address or a `localhost` name.
+/// Returns true if a Host header has a loopback address, a `localhost` name, or a name that
+/// /etc/hosts gives to a loopback address.
 ///
 /// A request to a loopback address may have any other name. Then a web page may have pointed its
 /// own DNS name at this machine, so that its script can read the answers (DNS rebinding). If it has
@@ -168,7 +195,7 @@ pub(crate) fn is_local_name(host: &[u8]) -> bool {
         Some(Name::Address { is_local }) => is_local,
         Some(Name::Domain(name)) => {
             let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-            name == "localhost" || name.ends_with(".localhost")
+            name == "localhost" || name.ends_with(".localhost") || NAMES_OF_LOOPBACK.contains(&name)
         }
     }
 }
@@ -276,6 +303,15 @@ mod tests {
             headers.read("host", b"localhost:7663");
             assert_eq!(headers.foreign_site().is_some(), is_foreign, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn names_of_loopback_addresses_in_a_hosts_file_are_local() {
+        let hosts = "127.0.0.1 localhost\n127.0.1.1\tIDs-1.example.net ids-1 # ours\n::1 ip6-loopback\n\
+                     10.0.0.7 ids-7\n0.0.0.0 blocked.example\n#127.0.0.1 old\n127.0.0.1\nnonsense x";
+        let mut names: Vec<String> = names_of_loopback(hosts).into_iter().collect();
+        names.sort();
+        assert_eq!(names, ["ids-1", "ids-1.example.net", "ip6-loopback", "localhost"]);
     }
 
     #[test]

@@ -319,6 +319,28 @@ fn increments_of_a_ticket_source_add_any_number() {
     }
 }
 
+/// Clients ask by `mg` whether a key exists and how long it lives.
+#[test]
+fn a_meta_get_without_a_value_draws_nothing() {
+    let setup = Setup::configured("[[sources]]\nname = \"orders\"\nkind = \"ticket\"").front_end("memcached");
+    setup.run(&["ticket", "set", "orders", "1000"]).printed();
+    let daemon = setup.start();
+    let mut client = FrontEndClient::of(&daemon);
+    for (command, replies) in [
+        ("get orders", &["VALUE orders 0 4", "1001", "END"][..]),
+        ("mg orders", &["HD"]),
+        ("mg orders t f", &["HD t-1 f0"]),
+        ("mg orders:1 k q s Oa", &["HD korders:1 s19 Oa"]),
+        ("mg orders c", &["HD c1002"]),
+        ("mg orders v", &["VA 4", "1003"]),
+    ] {
+        client.send(format!("{command}\r\n"));
+        for reply in replies {
+            assert_eq!(client.line(), *reply, "{command}");
+        }
+    }
+}
+
 /// Values of other servers' data must never run as commands.
 #[test]
 fn the_value_of_a_refused_command_is_swallowed() {

@@ -1,5 +1,6 @@
 //! The meta commands: `mg KEY v` is a `get`, `ma KEY v` an `incr`, `mn` a no-op. Each flag is a letter,
-//! perhaps with a token behind it. The reply repeats what the flags ask for.
+//! perhaps with a token behind it. The reply repeats what the flags ask for. An `mg` whose flags ask
+//! for no ID draws none: clients send it to ask whether a key exists.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
@@ -16,6 +17,9 @@ const INCREMENT_FLAGS: &[u8] = b"bckqtvDJLMNOPT";
 
 /// The size of the longest token, as in memcached: that of a client's opaque bytes.
 const TOKEN_BYTES_MAX: usize = 32;
+
+/// The number whose size stands in the reply to an `mg` that draws no ID: no ID has more digits.
+const NO_ID: u64 = i64::MAX as u64;
 
 /// Returns the token of a flag, if the flag is there. It may be empty.
 fn token<'f>(flags: impl IntoIterator<Item = &'f [u8]>, letter: u8) -> Option<&'f [u8]> {
@@ -80,6 +84,11 @@ impl Memcached {
         }
         if is_increment && letter(b'q').is_some() {
             // The reply would be dropped, so an ID would be, too.
+            return Step::Answered { consumed, error: None };
+        }
+        if !is_increment && letter(b'v').or(letter(b'c')).is_none() {
+            self.keys.set(operands);
+            value(out, &mut self.keys, NO_ID);
             return Step::Answered { consumed, error: None };
         }
         self.gets.commands += u64::from(!is_increment);
