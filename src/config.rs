@@ -76,6 +76,7 @@ pub use refused::UnknownLayout;
 pub use secrets::Secrets;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
+pub(crate) use state_dir::in_command;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace, directory_options};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line};

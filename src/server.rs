@@ -38,7 +38,7 @@ pub use self::lifecycle::reread::{Reloaded, Reread};
 pub use self::lifecycle::start::{Beginning, Server};
 pub use self::lifecycle::stop::Signals;
 pub use self::net::inherited::Inherited;
-pub(crate) use self::net::listen::refusal_of_place;
+pub(crate) use self::net::listen::check_place;
 pub use self::reading::handle::Health;
 pub use self::restored::{KernelLog, is_kernel_log_standard_input};
 pub use self::shared::note::Note;

@@ -7,13 +7,13 @@ use super::inputs::{environment_of_service, warnings, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
 use crate::config::{self, Address, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::os_clock;
-use crate::server::{StartError, check_records, refusal_of_place};
+use crate::server::{StartError, check_place, check_records};
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::{Cause, StateError, check_lock_dir, store};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
+Takes the same options and variables as `serve`, and without a file checks these alone. Also reads the files of tokens, certificates and keys that the \
 configuration names. For root, it also lists the files that the packaged service's user cannot read. A configuration in \
 /etc/snowbank is checked as its unit starts it, with the settings of /etc/default.
 
@@ -30,6 +30,9 @@ Exit codes:
 /// attempt may coincide with a raise.
 const READINGS_MAX: usize = 10;
 
+/// What is checked if there is no file, in words.
+const NO_FILE: &str = "the options and variables";
+
 /// Options of `snowbank check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -38,7 +41,7 @@ pub(super) struct Arguments {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// FILE, as an option
-    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE", required_unless_present = "file")]
+    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
@@ -49,8 +52,9 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the path of the configuration. FILE overrides the environment variable.
-    fn path(&self) -> Result<&Path, Failure> {
+    /// Returns the path of the configuration, if there is one. FILE overrides the environment
+    /// variable.
+    fn path(&self) -> Result<Option<&Path>, Failure> {
         match (&self.file, &self.config) {
             (Some(file), Some(config))
                 if std::env::var_os("SNOWBANK_CONFIG").as_deref() != Some(config.as_os_str()) =>
@@ -61,21 +65,20 @@ impl Arguments {
                     config.display()
                 )))
             }
-            (Some(path), _) | (None, Some(path)) => Ok(path),
-            (None, None) => {
-                Err(Failure::usage("found no configuration to check; name it: snowbank check FILE"))
-            }
+            (file, config) => Ok(file.as_deref().or(config.as_deref())),
         }
     }
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.path()?;
-    let text = config::read_file(path).map_err(Failure::usage)?;
+    let file = arguments.path()?;
+    // The path in messages. The rules for files of the packaged service are about no other path.
+    let path = file.unwrap_or(Path::new(NO_FILE));
+    let text = file.map(config::read_file).transpose().map_err(Failure::usage)?;
     let now = os_clock::read().wall;
     let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(path));
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
-    let loaded = config::load_with_secrets(Some((path, &text)), &overrides, cores(), now, &credentials);
+    let loaded = config::load_with_secrets(file.zip(text.as_deref()), &overrides, cores(), now, &credentials);
     let (mut settings, secrets) = match loaded {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
@@ -121,7 +124,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     warnings.extend(place.as_ref().err().map(ToString::to_string));
     warnings.extend(unread.map(|error| error.to_string()));
     warnings.extend(warnings_of_environment(&settings));
-    warnings.append(&mut service_user::warnings(path, &settings));
+    warnings.append(&mut service_user::warnings(file, &settings));
     warnings.append(&mut service_user::unusable(path, &settings, state));
     let counted = match warnings.len() {
         0 => String::new(),
@@ -148,7 +151,7 @@ fn unavailable(path: &Path, settings: &Settings, state: Option<&Path>) -> Vec<St
     let addresses = addresses
         .filter(|address| !matches!(address, Address::Unix(socket) if service_user::makes(path, socket)));
     let mut refusals: Vec<_> =
-        addresses.filter_map(refusal_of_place).map(|refusal| refusal.to_string()).collect();
+        addresses.filter_map(|address| Some(check_place(address).err()?.to_string())).collect();
     let own = |directory: &&Path| !service_user::makes(path, directory);
     let state = state.filter(own).map(store::check_usable);
     let locks = Some(&*settings.lock_dir).filter(own).map(check_lock_dir);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::config::{Address, FileRef, Settings};
+use crate::config::{Address, FileRef, Settings, in_command};
 
 /// The user and the group of the packaged service.
 const USER: &str = "snowbank";
@@ -17,11 +17,11 @@ const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n 
 
 /// Returns a warning for each file that the service's user cannot read. Returns no warning if the
 /// caller is not root, or if the machine has no such user or no `setpriv`.
-pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
+pub(super) fn warnings(config: Option<&Path>, settings: &Settings) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let mut files = vec![("--config", config.to_owned())];
+    let mut files: Vec<_> = config.map(|path| ("--config", path.to_owned())).into_iter().collect();
     for (key, file) in settings.files() {
         // systemd reads credentials as root.
         if let Some(FileRef::Path(path)) = file {
@@ -122,7 +122,7 @@ pub(super) fn unit_variables(config: &Path) -> BTreeMap<String, String> {
 const ADMIN_VARIABLE: &str = "SNOWBANK_ADMIN_LISTEN";
 
 fn warning(key: &str, path: &Path) -> String {
-    let path = path.display();
+    let path = in_command(path);
     format!(
         "{key}: the user {USER} of the packaged service cannot read {path}: chgrp {USER} {path} && chmod g+r {path}, and \
          let its group enter the directories above"

@@ -45,6 +45,13 @@ settings! {
     }
 }
 
+impl IdentitySettings {
+    /// Returns true if no client of this identity may draw an ID.
+    pub(super) fn draws_nothing(&self) -> bool {
+        self.sources.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
 /// Checks identities against each other and against the sources.
 pub(super) fn check(settings: &Settings, findings: &mut Findings) {
     let Settings { identities, sources, tls, .. } = settings;

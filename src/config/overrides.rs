@@ -209,7 +209,9 @@ impl Reader {
         for Override { key, texts, origin } in &overrides.0 {
             let input = Input::Override(origin);
             let Some(row) = row_of(key) else { continue };
-            let mut texts = texts.iter().map(|text| DeValue::String(Cow::Owned(text.clone())));
+            // People write a blank behind a comma.
+            let trimmed = |text: &String| if is_list(key) { text.trim().to_owned() } else { text.clone() };
+            let mut texts = texts.iter().map(|text| DeValue::String(Cow::Owned(trimmed(text))));
             let value = match texts.len() {
                 1 => texts.next().expect("there is one"),
                 _ => DeValue::Array(texts.map(|text| Spanned::new(0..0, text)).collect::<DeArray<'_>>()),

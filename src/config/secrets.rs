@@ -83,7 +83,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     // If the token file was not read, any identity may have a token.
     if secrets.tokens.is_some() || settings.auth.token_file.is_none() {
-        secrets.warnings.extend(identities_of_nobody(&settings.identities, secrets.tokens.as_ref()));
+        secrets.warnings.extend(idle_identities(&settings.identities, secrets.tokens.as_ref()));
     }
     let client_ca = located.path("tls.client_ca");
     // Without the authorities that are configured, the daemon would let every client in. So either
@@ -111,17 +111,20 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets
 }
 
-/// Returns a warning for each identity that no client can have.
-fn identities_of_nobody(
-    identities: &[IdentitySettings],
-    tokens: Option<&Tokens>,
-) -> impl Iterator<Item = Warning> {
-    let is_nobodys = move |identity: &&IdentitySettings| {
+/// Returns a warning for each identity that no client can have, and one if none of the others may
+/// draw an ID. A client without another identity is anonymous.
+fn idle_identities(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<Warning> {
+    let is_anonymous = |identity: &IdentitySettings| identity.name == ANONYMOUS;
+    let (clients, nobodys): (Vec<_>, Vec<_>) = identities.iter().partition(|identity| {
         let has_token = tokens.is_some_and(|tokens| tokens.has_identity(&identity.name));
-        identity.certificate_names.is_empty() && identity.name != ANONYMOUS && !has_token
-    };
-    let warning = |identity: &IdentitySettings| Warning::NobodysIdentity(identity.name.clone());
-    identities.iter().filter(is_nobodys).map(warning)
+        is_anonymous(identity) || !identity.certificate_names.is_empty() || has_token
+    });
+    let nobodys = nobodys.into_iter().map(|identity| Warning::NobodysIdentity(identity.name.clone()));
+    let mut warnings: Vec<Warning> = nobodys.collect();
+    if identities.iter().any(is_anonymous) && clients.into_iter().all(IdentitySettings::draws_nothing) {
+        warnings.push(Warning::NobodyDraws);
+    }
+    warnings
 }
 
 /// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path;
 
 use super::Settings;
 use super::conflict::{Conflict, MAX_AHEADS_IN_HORIZON};
@@ -108,8 +109,15 @@ fn overlap(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Returns an address without its protocol.
+/// Returns an address without its protocol. A path gets the form in which all its spellings are
+/// equal.
 fn place(address: &Address) -> String {
+    if let Address::Unix(path) = address
+        && let Ok(parent) =
+            path::absolute(path).and_then(|path| path.parent().unwrap_or(&path).canonicalize())
+    {
+        return Address::Unix(parent.join(path.file_name().unwrap_or_default())).to_string();
+    }
     address.to_string().trim_start_matches("tls:").to_owned()
 }
 

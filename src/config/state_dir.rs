@@ -103,9 +103,17 @@ pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
 /// Returns the options by which a command finds these directories. `--lock-dir` is left out if it is
 /// the default.
 pub fn directory_options(state_dir: Option<&Path>, lock_dir: &Path) -> String {
-    let state = state_dir.map(|path| format!(" --state-dir {}", path.display())).unwrap_or_default();
+    let state = state_dir.map(|path| format!(" --state-dir {}", in_command(path))).unwrap_or_default();
     let is_usual = lock_dir == Settings::default().lock_dir;
-    if is_usual { state } else { format!("{state} --lock-dir {}", lock_dir.display()) }
+    if is_usual { state } else { format!("{state} --lock-dir {}", in_command(lock_dir)) }
+}
+
+/// Returns a path as a command of a message has it: for a shell in any directory.
+pub(crate) fn in_command(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@%=,".contains(letter);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 impl fmt::Display for StatePlace {
@@ -152,6 +160,14 @@ mod tests {
         assert_eq!(directory_options(state, &usual), " --state-dir /s");
         assert_eq!(directory_options(state, Path::new("/l")), " --state-dir /s --lock-dir /l");
         assert_eq!(directory_options(None, &usual), "");
+    }
+
+    #[test]
+    fn commands_have_paths_that_a_shell_reads_in_any_directory() {
+        let here = std::env::current_dir().expect("a directory");
+        assert_eq!(in_command(Path::new("d/s")), format!("{}/d/s", here.display()).as_str());
+        assert_eq!(in_command(Path::new("/my app/s")), "'/my app/s'");
+        assert_eq!(in_command(Path::new("/it's/$x")), r"'/it'\''s/$x'");
     }
 
     #[test]

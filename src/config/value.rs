@@ -1,6 +1,7 @@
 //! One value of a TOML file, read as the type of a setting. A refusal says what was found and what
 //! is allowed.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -227,25 +228,41 @@ impl<'v> Value<'v> {
 
     /// Reads one address or an array of them; an empty text means none.
     pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, Refused> {
-        self.addresses_by(str::parse)
+        self.addresses_by(|item| item.listener(str::parse))
     }
 
     /// Reads an address to connect to, or an array of them; an empty text means none.
     pub(crate) fn peers(self) -> Result<Vec<Address>, Refused> {
-        self.addresses_by(Address::parse_remote)
+        self.addresses_by(|item| item.address(Address::parse_remote))
     }
 
     /// Reads one address or an array of them; a port alone is a port of 127.0.0.1, and an empty
     /// text means none.
     pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, Refused> {
-        self.addresses_by(Address::from_admin)
+        self.addresses_by(|item| item.listener(Address::from_admin))
     }
 
-    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, Refused> {
-        if self.is_word("") {
-            Ok(Vec::new())
-        } else {
-            each(self.items_or_itself(), |item| item.address(parse))
+    fn addresses_by(self, read: fn(Self) -> Result<Address, Refused>) -> Result<Vec<Address>, Refused> {
+        if self.is_word("") { Ok(Vec::new()) } else { each(self.items_or_itself(), read) }
+    }
+
+    /// Reads an address to listen at. Refuses those at which no client can arrive.
+    fn listener(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Address, Refused> {
+        let address = self.address(parse)?;
+        let Some(ip) = address.ip() else { return Ok(address) };
+        let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        match ip {
+            IpAddr::V6(ip) if let Some(ip) = ip.to_ipv4_mapped() => {
+                Err(self.refuse(format_args!("an IPv4 address as such, {ip}")))
+            }
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                Err(self.refuse(format_args!("such an address with its interface, as in [{ip}%eth0]")))
+            }
+            _ if ip.is_multicast() || is_broadcast => {
+                Err(self
+                    .refuse("an address of this machine, because no client can connect to that of a group"))
+            }
+            _ => Ok(address),
         }
     }
 

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use super::conflict::joined;
+use super::identities::ANONYMOUS;
 use super::settle_source::{apart, label};
+use super::state_dir::in_command;
 use super::{Address, NoCredentials, Replies, Settings, SourceSettings};
 use snowbank_id::layout::{Life, UnixMicros};
 
@@ -32,15 +34,17 @@ pub enum Warning {
     },
     /// Other machines can draw IDs here without a token.
     #[error(
-        "{0} can be reached from other machines and asks for no token (auth.token_file): everyone who reaches it can \
-         draw IDs"
+        "{} can be reached from other machines, and no token is asked for (auth.token_file): everyone who gets there can \
+         draw IDs",
+        joined(.0)
     )]
-    OpenToEveryone(Address),
+    OpenToEveryone(Vec<Address>),
     /// Clients send their tokens here without encryption.
     #[error(
-        "tokens cross the network to {0} unencrypted: everyone who sees the traffic can read them; use tls:{0}"
+        "tokens cross the network to {} unencrypted: everyone who sees the traffic can read them; write tls: in front",
+        joined(.0)
     )]
-    PlainTokens(Address),
+    PlainTokens(Vec<Address>),
     /// No listener speaks TLS.
     #[error(
         "a TLS certificate is set, but no listener has tls: in front of its address: nothing is encrypted"
@@ -48,10 +52,11 @@ pub enum Warning {
     UnusedCertificate,
     /// Other machines can read the daemon's status.
     #[error(
-        "the admin address {0} can be reached from other machines: everyone who reaches it can read the daemon's \
-         status, but no IDs"
+        "the admin address {} can be reached from other machines: everyone who gets there can read the daemon's status, \
+         but no IDs",
+        joined(.0)
     )]
-    OpenAdmin(Address),
+    OpenAdmin(Vec<Address>),
     /// This listener asks for no token, although the other listeners do.
     #[error("{address} asks for no token ({exemption}): everyone who can connect to it draws IDs")]
     Exempt {
@@ -106,7 +111,8 @@ pub enum Warning {
     },
     /// Users besides the owner and the group of a file with a secret can read it.
     #[error(
-        "{what} {path} can be read by every user of this machine (mode {mode:04o}): chmod o-rwx {path}",
+        "{what} {path} can be read by every user of this machine (mode {mode:04o}): chmod o-rwx {}",
+        in_command(path),
         path = path.display()
     )]
     OpenFile {
@@ -129,6 +135,12 @@ pub enum Warning {
          `snowbank token {0}`), or give it certificate_names"
     )]
     NobodysIdentity(String),
+    /// No client can draw an ID, whoever it is.
+    #[error(
+        "no client can draw an ID: each identity that a client can have has `sources = []`; name sources in one of them, or \
+         allow \"all\""
+    )]
+    NobodyDraws,
     /// Peers get no token, because the token file has only hashes.
     #[error(
         "fleet.peers: found only hashes in auth.token_file, so peers that ask for a token do not tell their worker IDs; \
@@ -153,9 +165,12 @@ impl Settings {
         !address.is_tls() || self.tls.client_ca.is_none()
     }
 
-    /// Returns the first address that anyone on another machine can use without a certificate.
-    fn open_address<'a>(&self, mut addresses: impl Iterator<Item = &'a Address>) -> Option<&'a Address> {
-        addresses.find(|address| !address.is_local() && self.needs_no_certificate(address))
+    /// Returns the addresses that anyone on another machine can use without a certificate.
+    fn open_addresses<'a>(&self, addresses: impl Iterator<Item = &'a Address>) -> Vec<Address> {
+        addresses
+            .filter(|address| !address.is_local() && self.needs_no_certificate(address))
+            .cloned()
+            .collect()
     }
 
     /// Returns a line for each setting that is allowed but probably a mistake.
@@ -194,24 +209,26 @@ impl Settings {
     /// encryption, and of an unused certificate.
     fn open_to_everyone(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        if self.auth.token_file.is_none()
-            && let Some(address) = self.open_address(self.client_addresses())
-        {
-            warnings.push(Warning::OpenToEveryone(address.clone()));
+        let open = self.open_addresses(self.client_addresses());
+        let anyone_draws =
+            !self.identities.iter().any(|identity| identity.name == ANONYMOUS && identity.draws_nothing());
+        if self.auth.token_file.is_none() && anyone_draws && !open.is_empty() {
+            warnings.push(Warning::OpenToEveryone(open));
         }
-        if self.auth.token_file.is_some()
-            && let Some(address) =
-                self.client_addresses().find(|address| !address.is_local() && !address.is_tls())
-        {
-            warnings.push(Warning::PlainTokens(address.clone()));
+        let plain = self.client_addresses().filter(|address| !address.is_local() && !address.is_tls());
+        let plain: Vec<Address> = plain.cloned().collect();
+        if self.auth.token_file.is_some() && !plain.is_empty() {
+            warnings.push(Warning::PlainTokens(plain));
         }
         if self.tls.certificate.is_some()
             && !self.client_addresses().chain(&self.admin.listen).any(Address::is_tls)
         {
             warnings.push(Warning::UnusedCertificate);
         }
-        let open_admin = self.open_address(self.admin.listen.iter());
-        warnings.extend(open_admin.cloned().map(Warning::OpenAdmin));
+        let open_admin = self.open_addresses(self.admin.listen.iter());
+        if !open_admin.is_empty() {
+            warnings.push(Warning::OpenAdmin(open_admin));
+        }
         warnings
     }
 

@@ -47,6 +47,17 @@ fn check_takes_its_file_as_an_argument_or_an_option() {
 }
 
 #[test]
+fn check_without_a_file_checks_the_options() {
+    let directory = directory();
+    let options = ["--listen", "127.0.0.1:7661, [::1]:7661", "--worker-id", "2"];
+    let out = Said::by(&mut check(directory.path(), &options)).printed();
+    assert!(out.starts_with("the options and variables: no mistakes"), "{out}");
+    assert!(out.contains("listens on 127.0.0.1:7661, [::1]:7661; ") && out.contains("worker 2, "), "{out}");
+    let said = Said::by(&mut check(directory.path(), &["--worker-id", "x"]));
+    assert!(said.code == Some(1) && said.out.contains("--worker-id: "), "{said:?}");
+}
+
+#[test]
 fn an_unreadable_file_is_refused() {
     let directory = directory();
     std::fs::write(directory.path().join("snowbank.toml"), b"shards = 1\n# \xff\n").expect("written");
@@ -57,7 +68,6 @@ fn an_unreadable_file_is_refused() {
         (&["--config", "."], "cannot read .: Is a directory"),
         (&["--config", "snowbank.toml"], "cannot read snowbank.toml: found bytes that are not UTF-8"),
         (&["--config", "pipe"], "cannot read pipe: it is a pipe"),
-        (&[], "--config"),
     ] {
         let line = Said::by(&mut check(directory.path(), arguments)).refusal(2);
         assert!(line.contains(said), "{line}");
@@ -151,6 +161,45 @@ fn check_warns_of_identities_that_no_client_can_have() {
 }
 
 #[test]
+fn check_warns_if_no_client_can_draw() {
+    let machine = Machine::new();
+    let nobody = "[[identities]]\nname = \"anonymous\"\nsources = []\n";
+    let warns = |toml: &str| {
+        let out = checked(&machine, toml, &["--worker-id", "1"]).printed();
+        assert!(!out.contains("can draw IDs"), "{out}");
+        out.contains("warning: no client can draw an ID: ")
+    };
+    assert!(warns(&format!("listen = \"0.0.0.0:7660\"\n{nobody}")));
+    // No client can have this identity.
+    assert!(warns(&format!("{nobody}[[identities]]\nname = \"a\"\n")));
+    std::fs::write(machine.path("tokens"), "a: 0123456789abcdef\n").unwrap();
+    let tokens = "[auth]\ntoken_file = \"tokens\"\n[[identities]]\nname = \"a\"\n";
+    assert!(!warns(&format!("{tokens}{nobody}")));
+    assert!(warns(&format!("{tokens}sources = []\n{nobody}")));
+    let daemon = machine.setup(nobody).start();
+    daemon.assert_logs("no client can draw an ID");
+}
+
+/// A shell runs the command as it stands, in any directory.
+#[test]
+fn the_cure_for_a_new_counter_works_as_it_is_written() {
+    let directory = directory();
+    let app = directory.path().join("my app");
+    fs::create_dir(&app).expect("made");
+    let toml = "state_dir = \"it's state\"\nlock_dir = \"my locks\"\n[[sources]]\nname = \"inv\"\nkind = \"ticket\"\n";
+    fs::write(app.join("c.toml"), toml).expect("written");
+    let said = Said::by(&mut check(directory.path(), &["my app/c.toml"]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let command = said.out.split('`').find(|text| text.starts_with("snowbank ticket set ")).expect("a cure");
+    let command = command.replacen("VALUE", "7", 1).replacen("snowbank", "\"$0\"", 1);
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(&command).arg(program().get_program()).current_dir("/");
+    Said::by(&mut shell).printed();
+    Said::by(&mut check(directory.path(), &["my app/c.toml"])).printed();
+    assert!(app.join("my locks").is_dir() && app.join("it's state").is_dir());
+}
+
+#[test]
 fn check_reports_counters_that_serve_refuses() {
     let orders = |kind, more| format!("[[sources]]\nname = \"orders\"\nkind = \"{kind}\"\n{more}");
     let alone = orders("ticket", "");
@@ -177,11 +226,26 @@ fn check_warns_of_addresses_and_directories_that_a_start_cannot_use() {
     fs::create_dir(&open).expect("made");
     fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("allowed");
     let below = file.join("below");
+    let long = format!("/tmp/{}", "d".repeat(256));
     let [file_text, below, open] = [&file, &below, &open].map(|path| path.to_str().expect("text"));
     for (toml, options, words) in [
         ("worker_ids = 1\nlisten = \"192.0.2.7:7660\"\n".to_owned(), &[][..], "does not have that address"),
         (unix(&machine.path("none/socket")), &[], "its directory must exist"),
         (unix(&file), &[], "a file that is no socket is there"),
+        (
+            "worker_ids = 1\nlisten = \"nohost.invalid:7660\"\n".to_owned(),
+            &[],
+            "cannot resolve nohost.invalid",
+        ),
+        (
+            "worker_ids = 1\nlisten = \"[fe80::1%nope]:7660\"\n".to_owned(),
+            &[],
+            "cannot resolve [fe80::1%nope]",
+        ),
+        (unix(Path::new("/proc/x.sock")), &[], "/proc shows the kernel's own data"),
+        (String::new(), &["--state-dir", "/proc/x"], "/proc shows the kernel's own data"),
+        (String::new(), &["--lock-dir", "/proc"], "/proc shows the kernel's own data"),
+        (String::new(), &["--state-dir", &long], "choose a shorter name"),
         (String::new(), &["--lock-dir", file_text], "cannot lock worker IDs at"),
         (String::new(), &["--lock-dir", below], "file is not a directory"),
         (String::new(), &["--lock-dir", open], "and so replace the lock directory"),
@@ -208,6 +272,23 @@ fn without_privileges(machine: &Machine, options: &[&str]) -> Said {
         command = Command::new(&snowbank);
     }
     Said::by(command.arg("check").arg(file).args(options))
+}
+
+#[test]
+fn check_warns_of_a_port_and_a_socket_that_this_user_cannot_have() {
+    let machine = Machine::new();
+    let closed = machine.path("closed");
+    fs::create_dir(&closed).expect("made");
+    fs::set_permissions(&closed, Permissions::from_mode(0o500)).expect("closed");
+    let socket = format!("unix:{}", closed.join("s").display());
+    let privileged = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let has_low_ports = privileged.is_ok_and(|first| first.trim() != "0");
+    for (address, words) in [(&*socket, "must exist and be writable"), ("127.0.0.1:81", "need privileges")] {
+        if address == socket || has_low_ports {
+            let printed = without_privileges(&machine, &["--listen", address]).printed();
+            assert!(printed.contains(words), "{printed}");
+        }
+    }
 }
 
 /// The reason is that of the start (`exit_codes`).

@@ -58,7 +58,11 @@ impl StateError {
     /// Returns the error for a file that the system does not let this process use. Says what cannot
     /// be done, and the cure unless the process has no files left.
     pub(crate) fn from_system(error: &io::Error, cannot: impl Display, cure: &str) -> Self {
-        let reason = format!("{cannot}: {error}; {}", more_files(error).unwrap_or(cure));
+        let cure = match error.kind() {
+            ErrorKind::InvalidFilename => "choose a shorter name",
+            _ => more_files(error).unwrap_or(cure),
+        };
+        let reason = format!("{cannot}: {error}; {cure}");
         let cause = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Cause::Full,
             _ => Cause::System { may_pass: may_pass(error) },

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, OFlags};
+use rustix::fs::{Access, FsWord, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -20,6 +20,8 @@ const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
+/// The type of the file system /sys.
+const SYSFS_MAGIC: FsWord = 0x6265_6572;
 
 /// The users who may write the files of a directory, apart from root and this process's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +162,10 @@ pub(super) fn check_usable(directory: &Path, trusts_any_owner: bool) -> Result<(
 }
 
 /// Checks that this process may make files in a directory. Returns `None` if nothing is there.
-fn lets_write(place: &Path) -> io::Result<Option<()>> {
+///
+/// # Errors
+/// It may not, or the path is that of something else.
+pub fn lets_write(place: &Path) -> io::Result<Option<()>> {
     match fs::symlink_metadata(place) {
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
@@ -170,6 +175,11 @@ fn lets_write(place: &Path) -> io::Result<Option<()>> {
         }
         Ok(_) => {
             rustix::fs::access(place, Access::WRITE_OK | Access::EXEC_OK)?;
+            // Root may write everywhere, but nobody can make a file among the kernel's own.
+            if [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&rustix::fs::statfs(place)?.f_type) {
+                let text = format!("{} shows the kernel's own data, and holds no files", place.display());
+                return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            }
             Ok(Some(()))
         }
     }

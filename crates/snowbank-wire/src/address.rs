@@ -59,10 +59,18 @@ impl Address {
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
-            Address::Tcp { host, .. } | Address::Tls { host, .. } => match host.parse::<IpAddr>() {
-                Ok(ip) => ip.to_canonical().is_loopback(),
-                Err(_) => host.eq_ignore_ascii_case("localhost"),
+            Address::Tcp { host, .. } | Address::Tls { host, .. } => match self.ip() {
+                Some(ip) => ip.to_canonical().is_loopback(),
+                None => host.eq_ignore_ascii_case("localhost"),
             },
+        }
+    }
+
+    /// Returns the IP address, unless the host is a name or has a zone.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Address::Unix(_) => None,
+            Address::Tcp { host, .. } | Address::Tls { host, .. } => host.parse().ok(),
         }
     }
 
@@ -164,6 +172,8 @@ enum Fault {
     NoHost(u16),
     #[error("{0:?} cannot be part of a host name")]
     HostCharacter(char),
+    #[error("it has a comma; several addresses are a list, each in quotes")]
+    Comma,
 }
 
 impl FromStr for Address {
@@ -213,6 +223,9 @@ fn parse_tcp(text: &str) -> Result<(String, u16), Fault> {
     if text.contains("://") {
         return Err(Fault::Scheme);
     }
+    if text.contains(',') {
+        return Err(Fault::Comma);
+    }
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => split_bracketed(rest)?,
         None => split_plain(text)?,
@@ -234,7 +247,7 @@ fn split_bracketed(rest: &str) -> Result<(&str, u16), Fault> {
 fn split_plain(text: &str) -> Result<(&str, u16), Fault> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(match text {
-            "" => Fault::Empty,
+            _ if text.trim().is_empty() => Fault::Empty,
             _ if text.bytes().all(|byte| byte.is_ascii_digit()) => Fault::PortAlone(text.to_owned()),
             _ => Fault::NoPort(text.escape_debug().to_string()),
         });
@@ -328,6 +341,9 @@ mod tests {
     fn refusals_repeat_the_text_and_say_what_is_wrong() {
         for (text, right) in [
             ("", "write 127.0.0.1:7660"),
+            (" ", "it is empty"),
+            ("127.0.0.1:1,127.0.0.1:2", "several addresses are a list"),
+            ("[::1]:1,host:2", "several addresses are a list"),
             ("7660", "write 127.0.0.1:7660"),
             (":7660", "127.0.0.1:7660"),
             ("*:7660", "[::]:7660"),

@@ -1,7 +1,7 @@
 //! Opens the sockets that the daemon listens on.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::listen_error::ListenError;
 use crate::config::Address;
+use snowbank_state::lets_write;
 
 /// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
 /// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
@@ -74,7 +75,7 @@ pub(crate) fn open(address: &Address, ipv4_ports: &[u16]) -> Result<Vec<Listener
         Address::Unix(path) => open_unix(path, SOCKET_MODE).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => {
             let is_for_ipv4 = *port == 0 || !ipv4_ports.contains(port);
-            open_tcp(address, host, *port, is_for_ipv4)
+            at_each(address, host, *port, |at| open_tcp(at, address.is_tls(), is_for_ipv4))
         }
     }
 }
@@ -87,44 +88,52 @@ pub(crate) fn open_reload_socket(path: &Path) -> Result<Listener, ListenError> {
     open_unix(path, RELOAD_SOCKET_MODE)
 }
 
-/// Returns the reason if a start cannot listen at this address, whether or not another program
-/// does. Either the machine does not have the address, or the path of a socket leads nowhere. Opens
-/// nothing, and resolves no host name.
-pub(crate) fn refusal_of_place(address: &Address) -> Option<ListenError> {
+/// Checks that a start could listen at this address, but for another program that does. Makes no
+/// file, and listens nowhere.
+///
+/// # Errors
+/// As those of [`open`].
+pub(crate) fn check_place(address: &Address) -> Result<(), ListenError> {
     match address {
-        Address::Unix(path) => check_file(path).err().or_else(|| {
-            let is_there =
-                path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir());
-            (!is_there)
-                .then(|| ListenError::Path { path: path.clone(), error: io::ErrorKind::NotFound.into() })
-        }),
+        Address::Unix(path) => {
+            check_file(path)?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let checked = match lets_write(parent.unwrap_or(Path::new("."))) {
+                Ok(None) => Err(io::ErrorKind::NotFound.into()),
+                checked => checked.map(drop),
+            };
+            checked.map_err(|error| ListenError::Path { path: path.clone(), error })
+        }
         Address::Tcp { host, port } | Address::Tls { host, port } => {
-            let at = SocketAddr::new(host.parse().ok()?, *port);
-            // Any free port of UDP shows whether the machine has the address.
-            let error = UdpSocket::bind((at.ip(), 0)).err().filter(is_unavailable)?;
-            Some(ListenError::Port { at, error })
+            let check = |at| match bind(at, true) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(()),
+                bound => bound.map(drop),
+            };
+            at_each(address, host, *port, check).map(drop)
         }
     }
 }
 
-fn open_tcp(
+/// Opens something at each address that a host name resolves to.
+fn at_each<T>(
     address: &Address,
     host: &str,
     port: u16,
-    is_for_ipv4: bool,
-) -> Result<Vec<Listener>, ListenError> {
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> Result<Vec<T>, ListenError> {
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| ListenError::Unresolved { address: address.clone(), error })?
         .collect();
-    let mut listeners = Vec::new();
+    let mut opened = Vec::new();
     let mut unavailable = None;
-    for at in resolved {
-        match bind_tcp(at, address.is_tls(), is_for_ipv4) {
-            Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
-                listeners.push(listener);
-            }
-            Ok(_) => {}
+    for (index, &at) in resolved.iter().enumerate() {
+        // Each line of /etc/hosts with the name may have the same address.
+        if resolved[..index].contains(&at) {
+            continue;
+        }
+        match open(at) {
+            Ok(one) => opened.push(one),
             // `localhost` also resolves to ::1, even on a machine without IPv6. So one unavailable
             // address is no error.
             Err(error) if is_unavailable(&error) => unavailable = Some(ListenError::Port { at, error }),
@@ -132,8 +141,8 @@ fn open_tcp(
         }
     }
     match unavailable {
-        Some(reason) if listeners.is_empty() => Err(reason),
-        _ => Ok(listeners),
+        Some(reason) if opened.is_empty() => Err(reason),
+        _ => Ok(opened),
     }
 }
 
@@ -142,11 +151,16 @@ fn is_unavailable(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
-fn bind_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
+fn open_tcp(at: SocketAddr, is_tls: bool, is_for_ipv4: bool) -> io::Result<Listener> {
     let is_both = is_for_ipv4 && at.ip() == Ipv6Addr::UNSPECIFIED;
-    let socket = match bind(at, !is_both) {
+    let listen = |is_only_ipv6| -> io::Result<Socket> {
+        let socket = bind(at, is_only_ipv6)?;
+        socket.listen(BACKLOG)?;
+        Ok(socket)
+    };
+    let socket = match listen(!is_both) {
         Err(error) if is_both && error.kind() == io::ErrorKind::AddrInUse => {
-            let socket = bind(at, true)?;
+            let socket = listen(true)?;
             tracing::warn!("{at} is for IPv6 alone, because another program has the port for IPv4");
             socket
         }
@@ -168,7 +182,6 @@ fn bind(at: SocketAddr, is_only_ipv6: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     tune(&socket)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
