@@ -546,7 +546,7 @@ fn requests_that_could_smuggle_another_close_the_connection() {
         let name = "snowbank_connections_closed_total{reason=\"bad_request\"}";
         assert_eq!(sample(&scrape(&daemon), name), closed, "{request:.80}");
     }
-    daemon.assert_logs("closed a connection: this address is for this machine only");
+    daemon.assert_logs("closed a connection: this connection came to a loopback address");
     daemon.assert_logs("found a body, allowed: no body");
 }
 
