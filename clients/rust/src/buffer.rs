@@ -2,12 +2,13 @@
 //! drop, and what happens after a fork.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::birth::{Birth, TICK};
 use crate::call::{Core, Deadline};
@@ -29,6 +30,24 @@ const LOOK_EVERY: usize = 16;
 
 /// The time for which a look covers IDs.
 const COVER: Duration = Duration::from_millis(10);
+
+/// Ends the covers of all buffers, in the order in which they began. A thread of its own does that,
+/// because the application may block those of its runtime. Without a thread, a cover ends at once.
+static COVERS: LazyLock<Sender<(Instant, Covered)>> = LazyLock::new(|| {
+    let (covers, begun) = mpsc::channel::<(Instant, Covered)>();
+    let end = move || begun.iter().for_each(|(ends, _covered)| sleep(ends - Instant::now()));
+    drop(thread::Builder::new().name("snowbank-client".to_owned()).spawn(end));
+    covers
+});
+
+/// The cover of a buffer's last look, until this is dropped.
+struct Covered(Arc<Fetched>);
+
+impl Drop for Covered {
+    fn drop(&mut self) {
+        self.0.is_covered.store(false, Ordering::Relaxed);
+    }
+}
 
 /// A batch whose half went within this part of `good_for` is followed by one twice as large.
 const FAST_PART: u32 = 4;
@@ -88,6 +107,8 @@ struct Slot {
     /// The number of fetches that failed, and the last error.
     failures: u64,
     error: Option<Error>,
+    /// The latest deadline of a call that has waited.
+    waits_until: Option<Instant>,
 }
 
 impl Fetched {
@@ -190,22 +211,11 @@ impl Buffer {
         }
     }
 
-    /// Lets the last look cover more IDs. It ends on a thread of its own: the application may block
-    /// those of its runtime.
+    /// Lets the last look cover more IDs.
     fn cover(&self) {
-        /// Also dropped if the runtime shuts down.
-        struct Covered(Arc<Fetched>);
-        impl Drop for Covered {
-            fn drop(&mut self) {
-                self.0.is_covered.store(false, Ordering::Relaxed);
-            }
-        }
         if !self.fetched.is_covered.swap(true, Ordering::Relaxed) {
-            let covered = Covered(self.fetched.clone());
-            self.core.runtime.spawn_blocking(move || {
-                sleep(COVER);
-                drop(covered);
-            });
+            // What cannot be sent is dropped.
+            let _ = COVERS.send((Instant::now() + COVER, Covered(self.fetched.clone())));
         }
     }
 
@@ -296,9 +306,13 @@ async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, 
         let count = size.max(waiting.min(SIZE_MAX));
         let source = fetched.source.clone();
         let asked = Asked::Next { count, source, partial: true, wait: WAIT, is_fetch: true };
-        match core.call(&asked, &Deadline::after(core.options.timeout)).await {
+        let mut deadline = Deadline::after(core.options.timeout);
+        deadline.at = fetched.slot().waits_until.map_or(deadline.at, |until| until.max(deadline.at));
+        match core.call(&asked, &deadline).await {
             Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),
             Err(Error::Timeout { .. }) if fetched.waiting.load(Ordering::Relaxed) > 0 => {}
+            // A call that came later waits for longer.
+            Err(Error::Refused(_)) if fetched.slot().waits_until > Some(deadline.at) => {}
             Err(error) => return Err(error),
             Ok(_) => return Err(Error::Closed),
         }
@@ -326,7 +340,11 @@ pub(crate) async fn wait(
     let _active = core.begin()?;
     fetched.waiting.fetch_add(1, Ordering::Relaxed);
     let _waiting = Waiting(fetched);
-    let failures = fetched.slot().failures;
+    let failures = {
+        let mut slot = fetched.slot();
+        slot.waits_until = slot.waits_until.max(Some(deadline.at));
+        slot.failures
+    };
     loop {
         let changed = fetched.changed.notified();
         if let Some(id) = take() {

@@ -212,16 +212,15 @@ impl Core {
                     match answer.map_err(|_| self.timed_out(deadline))? {
                         Some(Answer::Refused(refusal)) => {
                             self.count_refusal(&refusal);
-                            let retry_at = Instant::now() + refusal.retry_after;
-                            match refusal.action {
-                                Action::Tell => return Err(Error::Refused(refusal)),
-                                Action::Stay if retry_at <= deadline.at => {
-                                    let until = self.state().endpoints.stays(at, &refusal, Instant::now());
-                                    if !self.options.take_turns {
-                                        sleep_until(deadline.at.min(until)).await;
-                                    }
+                            if refusal.action == Action::Tell {
+                                return Err(Error::Refused(refusal));
+                            }
+                            match self.stay(at, &refusal, deadline)? {
+                                Some(until) if !self.options.take_turns => {
+                                    sleep_until(deadline.at.min(until)).await;
                                 }
-                                Action::Stay | Action::Leave => {
+                                Some(_) => {}
+                                None => {
                                     self.leave(at, connection.number, Some(Failure::Refused(refusal)));
                                     turn = at + 1;
                                 }
@@ -292,6 +291,21 @@ impl Core {
             state.endpoints.all[at].is_dialing = true;
         }
         Ok(step)
+    }
+
+    /// Stays at a daemon that asks for it. Returns the end of the pause, or `None` if the call goes on
+    /// elsewhere: the daemon wants that, or cannot serve before the deadline, and another one may.
+    fn stay(&self, at: usize, refusal: &Arc<Refusal>, deadline: &Deadline) -> Result<Option<Instant>, Error> {
+        if refusal.action != Action::Stay {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let mut state = self.state();
+        let until = state.endpoints.stays(at, refusal, now);
+        match state.endpoints.refused_until_after(deadline.at) {
+            Some(refused) => Err(refused),
+            None => Ok((now + refusal.retry_after <= deadline.at).then_some(until)),
+        }
     }
 
     /// Notes that a call was answered. The answer counts for nothing if two daemons collide.
@@ -414,7 +428,7 @@ impl Core {
             Ok(opened) => self.adopt(at, opened),
             Err(failure) => {
                 match &failure {
-                    Failure::Refused(refusal) => self.count_refusal(refusal),
+                    Failure::Refused(refusal) | Failure::Lost(refusal) => self.count_refusal(refusal),
                     Failure::Reason(reason) => self.count(&name, reason.clone()),
                 }
                 let mut state = self.state();
@@ -438,8 +452,7 @@ impl Core {
         let ended = move |number, failure: Option<Failure>| {
             let is_used = core.leave(at, number, failure.clone());
             let reason = match failure {
-                // One without a tag: the connection is lost, too.
-                Some(Failure::Refused(refusal)) => {
+                Some(Failure::Refused(refusal) | Failure::Lost(refusal)) => {
                     core.count_refusal(&refusal);
                     refusal.to_string().into()
                 }

@@ -309,7 +309,7 @@ impl Row {
             _ => None,
         };
         if let (0, Some(refusal)) = (tag, &refusal) {
-            return Err(Failure::Refused(refusal.clone()));
+            return Err(Failure::Lost(refusal.clone()));
         }
         let Some(front) = self.in_flight.front_mut().filter(|front| front.tag == tag) else {
             return Err(Failure::new(broken(format!(

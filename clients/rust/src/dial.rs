@@ -53,8 +53,10 @@ pub(crate) struct Welcome {
 /// The reason why there is no connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The daemon's ERROR, in place of WELCOME or with tag 0.
+    /// The daemon's ERROR, in place of WELCOME or to a request.
     Refused(Arc<Refusal>),
+    /// The daemon's ERROR with tag 0. It answers no call, so no call is told.
+    Lost(Arc<Refusal>),
     Reason(Arc<str>),
 }
 
@@ -168,12 +170,15 @@ async fn greet(
     mut streams: Streams,
     name: &Arc<str>,
 ) -> Result<(Streams, BytesMut, Welcome), Failure> {
-    let token = {
+    let token = if options.token_file.is_some() {
         let options = options.clone();
         let read = tokio::task::spawn_blocking(move || options.read_token()).await;
         read.map_err(|error| Failure::new(error.to_string()))?
-            .map_err(|none| Failure::new(none.to_string()))?
+    } else {
+        // Without a file, a greeting needs no thread of the application's runtime.
+        options.read_token()
     };
+    let token = token.map_err(|none| Failure::new(none.to_string()))?;
     let mut hello = Vec::new();
     request::encode_hello(&mut hello, HELLO_TAG, &Hello { version: VERSION, token: &token })
         .map_err(|error| Failure::new(error.to_string()))?;

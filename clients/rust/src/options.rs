@@ -26,7 +26,7 @@ pub struct ClientOptions {
     pub(crate) source: Option<Arc<str>>,
     pub(crate) timeout: Duration,
     token: Option<Arc<[u8]>>,
-    token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     pub(crate) tls: ClientFiles,
     pub(crate) prefer_first: bool,

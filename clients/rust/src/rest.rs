@@ -144,6 +144,7 @@ impl Endpoints {
             Failure::Refused(refusal) => {
                 (endpoint.rest.after_refusal(refusal.retry_after), now + refusal.retry_after)
             }
+            Failure::Lost(refusal) => (endpoint.rest.after_refusal(refusal.retry_after), now),
             Failure::Reason(_) => (endpoint.rest.after_failure(), now),
         };
         // The first time, a lone endpoint is connected again at once: it may be a balancer's name.
@@ -167,7 +168,7 @@ impl Endpoints {
         }
         match self.all.iter().min_by_key(|endpoint| endpoint.serves_at)?.last.as_ref()? {
             Failure::Refused(refusal) => Some(Error::Refused(refusal.clone())),
-            Failure::Reason(_) => None,
+            Failure::Lost(_) | Failure::Reason(_) => None,
         }
     }
 
@@ -188,7 +189,7 @@ impl Endpoints {
     /// Returns a line for each endpoint: its name, and its last reason.
     pub(crate) fn reasons(&self) -> Arc<[String]> {
         let reason = |Endpoint { name, last, connection, is_dialing, .. }: &Endpoint| match last {
-            Some(Failure::Refused(refusal)) => refusal.to_string(),
+            Some(Failure::Refused(refusal) | Failure::Lost(refusal)) => refusal.to_string(),
             Some(Failure::Reason(reason)) => format!("{name}: {reason}"),
             None if connection.is_some() => format!("{name}: connected, and no answer yet"),
             None if *is_dialing => format!("{name}: not connected yet"),

@@ -67,6 +67,33 @@ fn threads_draw_different_ids_without_a_runtime() {
     }
 }
 
+/// The daemon says "stay, 2 s" to a fetch, and the client's calls have 1 s.
+#[tokio::test]
+async fn a_call_with_more_time_than_the_fetch_waits_for_as_long() {
+    let daemon = Daemon::start("stay-beyond-the-deadline");
+    let client = Client::new(daemon.options().timeout(Duration::from_secs(1))).expect("a client");
+    assert!(matches!(client.batch(1).await, Err(Error::Refused(_))));
+    assert_eq!(client.shared_ids().timeout(Duration::from_secs(9)).next().await, Ok(1));
+}
+
+/// The only thread of the runtime for blocking work is busy.
+#[test]
+fn neither_a_greeting_nor_a_look_needs_a_thread_of_the_runtime() {
+    let daemon = Daemon::start("many-threads");
+    let one = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let (free, busy) = std::sync::mpsc::channel::<()>();
+    one.expect("a runtime").block_on(async {
+        tokio::task::spawn_blocking(move || busy.recv());
+        let client = daemon.client();
+        assert_eq!(client.batch(1).await.map(|ids| ids.len()), Ok(1));
+        let mut ids = client.ids();
+        for _ in 0..100 {
+            ids.next().await.expect("an ID");
+        }
+        drop(free);
+    });
+}
+
 #[tokio::test]
 async fn a_thousand_calls_wait_for_one_fetch() {
     let daemon = Daemon::start("many-threads");
