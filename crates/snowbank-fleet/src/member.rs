@@ -106,6 +106,8 @@ pub struct Clocks {
     /// The wall clock. While a step of the clock is held, this is the clock as if it had not
     /// stepped.
     pub wall: UnixMicros,
+    /// The wall clock as it was read.
+    pub read: UnixMicros,
     /// The boot clock, which keeps running while the machine sleeps.
     pub boot: BootMicros,
     /// The wall clock as it was read, minus the boot clock, in microseconds.
@@ -115,19 +117,20 @@ pub struct Clocks {
 impl Clocks {
     /// Returns the clocks of a reading, with this wall clock.
     pub fn at(wall: UnixMicros, reading: Reading) -> Clocks {
-        Clocks { wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
+        Clocks { wall, read: reading.wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
     }
 
     /// Returns the later of the wall clock and its reading. While a forward step is held, the reading
     /// may be right. Whether other daemons may have passed an instant is asked of this clock.
     pub fn latest(self) -> UnixMicros {
-        self.wall.max(UnixMicros(self.boot.0.saturating_add(self.wall_minus_boot_us)))
+        self.wall.max(self.read)
     }
 
     /// Returns the clocks at a later moment, provided that they do not jump meanwhile.
     fn at_boot(self, boot: BootMicros) -> Clocks {
         let passed_us = clock::micros(boot.since(self.boot));
-        Clocks { wall: UnixMicros(self.wall.0.saturating_add(passed_us)), boot, ..self }
+        let [wall, read] = [self.wall, self.read].map(|it| UnixMicros(it.0.saturating_add(passed_us)));
+        Clocks { wall, read, boot, ..self }
     }
 }
 
@@ -180,7 +183,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let paths = Paths::of(names.fleet);
         let state = names.state.to_owned();
         let holder = names.holder.to_owned();
-        let clocks = Clocks { wall: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
+        let clocks =
+            Clocks { wall: UnixMicros(0), read: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
         Member {
             coordinator,
             paths,

@@ -29,8 +29,8 @@
 //!
 //! Sources start in two groups: those that need no coordinator, and the others. If a source of the
 //! fleet gets no worker ID, the control thread tries again and again. It reloads in a pause, too; a
-//! reload that changes a source that waits ends the pause, and the next try pauses again. A daemon that is stopped at any moment gives back
-//! what it took and did not grant.
+//! reload that changes a source that waits ends the pause, and the next try pauses again. A daemon that
+//! is stopped at any moment gives back what it took and did not grant.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -266,7 +266,7 @@ pub(super) fn store_of(layout: &Layout) -> Store {
 
 /// Returns clocks that have not jumped.
 pub(super) fn clocks(wall: UnixMicros) -> Clocks {
-    Clocks { wall, boot: BootMicros(0), wall_minus_boot_us: 0 }
+    Clocks { wall, read: wall, boot: BootMicros(0), wall_minus_boot_us: 0 }
 }
 
 pub(super) fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {

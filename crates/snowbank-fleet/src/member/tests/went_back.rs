@@ -189,7 +189,7 @@ fn a_daemon_whose_slow_clock_was_set_right_thinks_of_the_right_clock() {
     let store = store();
     let (first, _) = holder(&store);
     let right = at(WALL, 300);
-    let held_step = Clocks { wall_minus_boot_us: right.0, ..clocks(at(WALL, 1)) };
+    let held_step = Clocks { read: right, ..clocks(at(WALL, 1)) };
     let backup = store.text(&key_five());
     let mut raises = first.clone();
     let raise = (keepers_bound(held_step.wall), 0);

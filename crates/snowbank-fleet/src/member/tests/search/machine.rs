@@ -225,7 +225,7 @@ impl Machine {
     }
 
     pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
-        Clocks { wall, boot: BootMicros(0), wall_minus_boot_us: self.wall_minus_boot_us }
+        Clocks { wall, read: wall, boot: BootMicros(0), wall_minus_boot_us: self.wall_minus_boot_us }
     }
 
     /// Starts a daemon, by the rules of `join_fleet`.
