@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -31,17 +31,20 @@ const LOOK_EVERY: usize = 16;
 /// The time for which a look covers IDs.
 const COVER: Duration = Duration::from_millis(10);
 
-/// Ends the covers of all buffers, in the order in which they began. A thread of its own does that,
-/// because the application may block those of its runtime. Without a thread, a cover ends at once.
-static COVERS: LazyLock<Sender<(Instant, Covered)>> = LazyLock::new(|| {
+/// Begins the covers of a client's buffers. A thread of the client ends them in the same order, because
+/// the application may block those of its runtime. Without the thread, a cover ends at once. The thread
+/// ends with the client.
+pub(crate) type Covers = Sender<(Instant, Covered)>;
+
+pub(crate) fn covers() -> Covers {
     let (covers, begun) = mpsc::channel::<(Instant, Covered)>();
     let end = move || begun.iter().for_each(|(ends, _covered)| sleep(ends - Instant::now()));
     drop(thread::Builder::new().name("snowbank-client".to_owned()).spawn(end));
     covers
-});
+}
 
 /// The cover of a buffer's last look, until this is dropped.
-struct Covered(Arc<Fetched>);
+pub(crate) struct Covered(Arc<Fetched>);
 
 impl Drop for Covered {
     fn drop(&mut self) {
@@ -107,7 +110,7 @@ struct Slot {
     /// The number of fetches that failed, and the last error.
     failures: u64,
     error: Option<Error>,
-    /// The latest deadline of a call that has waited.
+    /// The latest deadline of the calls that wait.
     waits_until: Option<Instant>,
 }
 
@@ -215,7 +218,8 @@ impl Buffer {
     fn cover(&self) {
         if !self.fetched.is_covered.swap(true, Ordering::Relaxed) {
             // What cannot be sent is dropped.
-            let _ = COVERS.send((Instant::now() + COVER, Covered(self.fetched.clone())));
+            let covered = Covered(self.fetched.clone());
+            let _ = self.core.covers.get_or_init(covers).send((Instant::now() + COVER, covered));
         }
     }
 
@@ -324,7 +328,10 @@ struct Waiting<'a>(&'a Fetched);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut slot = self.0.slot();
+        if self.0.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+            slot.waits_until = None;
+        }
     }
 }
 
@@ -338,13 +345,13 @@ pub(crate) async fn wait(
     check_timeout(timeout)?;
     let deadline = Deadline::after(timeout);
     let _active = core.begin()?;
-    fetched.waiting.fetch_add(1, Ordering::Relaxed);
-    let _waiting = Waiting(fetched);
     let failures = {
         let mut slot = fetched.slot();
+        fetched.waiting.fetch_add(1, Ordering::Relaxed);
         slot.waits_until = slot.waits_until.max(Some(deadline.at));
         slot.failures
     };
+    let _waiting = Waiting(fetched);
     loop {
         let changed = fetched.changed.notified();
         if let Some(id) = take() {

@@ -5,7 +5,7 @@ mod greet;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use snowbank_wire::Action;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::buffer::Covers;
 use crate::connection::{Answer, Asked, Connection};
 use crate::dial::{Failure, Opened, dial};
 use crate::error::{Collision, Error, Refusal};
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     /// Changes when buffers must drop their IDs: two daemons collide, or the client closes.
     epoch: AtomicU64,
     pub(crate) figures: Figures,
+    /// Made for the first cover.
+    pub(crate) covers: OnceLock<Covers>,
     state: Mutex<State>,
     /// Notified when the state has changed.
     changed: Notify,
@@ -124,6 +127,7 @@ impl Core {
             process,
             epoch: AtomicU64::new(0),
             figures: Figures::default(),
+            covers: OnceLock::new(),
             state: Mutex::new(state),
             changed: Notify::new(),
             turn: AtomicUsize::new(first),
