@@ -189,6 +189,13 @@ fn read_input(input: impl Read, events: &SyncSender<Event>) {
     }
 }
 
+/// Removes what programs print around a value: blanks, a carriage return, double quotes, and the mark
+/// with which a file of Windows begins.
+fn bare(line: &str) -> &str {
+    let line = line.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r']);
+    line.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(line)
+}
+
 /// A source whose clock is the input.
 struct Backfill {
     source: Source,
@@ -197,6 +204,8 @@ struct Backfill {
     rng: fastrand::Rng,
     /// The number of lines that were read.
     lines: u64,
+    /// True once a line was empty. Only the last line may be.
+    has_ended: bool,
     /// The instant of the line before, which may be the last one that an earlier run printed.
     newest: Option<UnixMicros>,
     /// The position after the last ID that was printed, and the instant of its line.
@@ -258,6 +267,7 @@ impl Backfill {
             locks,
             rng: fastrand::Rng::new(),
             lines: 0,
+            has_ended: false,
             newest,
             printed: (start, newest),
         })
@@ -269,8 +279,8 @@ impl Backfill {
         let mut refused = Ok(());
         for line in lines {
             self.lines += 1;
-            match self.claim(line.trim_end_matches('\r')) {
-                Ok(claim) => claimed.push(claim),
+            match self.claim(line) {
+                Ok(claim) => claimed.extend(claim),
                 Err(failure) => {
                     refused = Err(failure);
                     break;
@@ -284,9 +294,20 @@ impl Backfill {
         refused
     }
 
-    /// Claims a position for a line's instant. Returns both.
-    fn claim(&mut self, line: &str) -> Result<(Position, UnixMicros), Failure> {
+    /// Claims a position for a line's instant. Returns both, or `None` for an empty line.
+    fn claim(&mut self, line: &str) -> Result<Option<(Position, UnixMicros)>, Failure> {
         let place = format!("line {}", self.lines);
+        if self.has_ended {
+            return Err(Failure::no(format_args!(
+                "line {}: found an empty line, allowed: an instant; give each row one",
+                self.lines - 1
+            )));
+        }
+        let line = bare(line);
+        if line.is_empty() {
+            self.has_ended = true;
+            return Ok(None);
+        }
         let wanted = instant(&place, line).map_err(|failure| match failure {
             Failure::Usage(reason) => Failure::No(reason),
             other => other,
@@ -334,7 +355,7 @@ impl Backfill {
             }
             let window = self.source.window(at(reading));
             if let Some(position) = self.source.claim(&window, 1, &mut self.rng) {
-                return Ok((position, wanted));
+                return Ok(Some((position, wanted)));
             }
             let next = numbering.start_of(Tick(numbering.tick_at(reading).0 + 1));
             if next <= reading {

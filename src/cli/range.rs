@@ -55,8 +55,14 @@ const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 
 /// Reads an instant. `option` names its place in messages.
 pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
-    let instant: UnixMicros =
-        text.parse().map_err(|error| Failure::usage(format_args!("{option}: {error}")))?;
+    let instant: UnixMicros = text.parse().map_err(|error| {
+        let hint = match text.bytes().filter(u8::is_ascii_digit).count() {
+            16 if text.len() == 16 => "; of microseconds, leave off the last three digits",
+            19 if text.len() == 19 => "; of nanoseconds, leave off the last six digits",
+            _ => "",
+        };
+        Failure::usage(format_args!("{option}: {error}{hint}"))
+    })?;
     match text.parse::<i64>() {
         Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::usage(format_args!(
             "{option}: found {number}, which as Unix milliseconds is {}; for Unix seconds ({}) write {number}000, and write \

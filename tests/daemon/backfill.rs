@@ -65,7 +65,8 @@ fn a_full_disk_may_have_cut_off_the_last_line() {
 #[test]
 fn each_instant_gets_an_id_of_its_tick_and_worker() {
     let machine = Machine::new();
-    let input = "2024-01-01T00:00:00Z\r\n1704067200000\n2024-01-01T01:00:00.005+01:00\n1706745600000";
+    // As PowerShell, psql -t and CSV print them, the last with an empty line behind it.
+    let input = "\u{feff}2024-01-01T00:00:00Z\r\n1704067200000\n \"2024-01-01 01:00:00.005+01\" \n 1706745600000\n\n";
     let said = run(&mut backfill(&machine, "twitter", "datacenter=31,worker=8"), input);
     let ids = ids(&said.printed());
     let fields: Vec<_> = ids.iter().map(|id| ((id >> 22) + EPOCH, id >> 12 & 1023)).collect();
@@ -150,8 +151,11 @@ fn wrong_lines_are_refused_and_what_was_printed_before_is_good() {
             "2023-12-31",
             "allowed: instants from 2024-01-01T00:00:00.000Z on, that of the line before; sort the lines",
         ),
-        ("", "line 2: "),
+        ("", "line 2: found an empty line"),
         ("now", "line 2: "),
+        ("1704067200000000", "of microseconds, leave off the last three digits"),
+        ("1704067200000000000", "of nanoseconds, leave off the last six digits"),
+        ("2024-01-01 00:00:00", "2024-01-01 00:00:00Z"),
         ("1704067201", "1704067201000"),
         ("2010-01-01", "sort the lines"),
         ("9223372036854775808", "line 2: "),

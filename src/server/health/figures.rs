@@ -215,7 +215,7 @@ figures! { metrics {
     TicketShared: Source, "shared";
     /// True once another process, or another copy of the machine, may hand out the same numbers.
     TicketRestored: Source, "restored";
-    /// The numbers that are left until the counter ends.
+    /// The numbers that are left until the counter ends, as text like `last`.
     TicketLeft: Source, "left";
     DefaultWaitS: Source, "default_wait_s";
     /// True once a claim has met the ceiling, until the next raise.

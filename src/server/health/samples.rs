@@ -58,9 +58,10 @@ impl Subject {
         found.map_or(&Value::Null, |sample| &sample.value)
     }
 
-    /// Returns a whole number; 0 if it is absent.
+    /// Returns a whole number, also of a text; 0 if it is absent.
     pub(crate) fn count(&self, figure: Figure) -> u64 {
-        self.value(figure).as_u64().unwrap_or(0)
+        let value = self.value(figure);
+        value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
     }
 
     /// Returns a number; 0 if it is absent.

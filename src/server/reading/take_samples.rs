@@ -260,7 +260,7 @@ fn put_ticket(source: &Source, counter: &TicketCounter, samples: &mut Subject) {
         .put(TicketReserved, source.in_ranges().total())
         .put(TicketShared, source.kind().takes_ranges())
         .put(TicketRestored, source.grant().is_lost())
-        .put(TicketLeft, left)
+        .put(TicketLeft, left.to_string())
         .put(TicketLeftShare, left as f64 / source.numbering().end().0 as f64);
 }
 

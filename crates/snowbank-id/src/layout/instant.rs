@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::fmt::temporal::Pieces;
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::{Offset, TimeZone};
 
 use super::LayoutError;
 
@@ -107,33 +106,61 @@ fn unix_ms_digits(text: &str) -> Option<&str> {
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
-/// The place of the seconds in RFC 3339.
-const LEAP_SECOND_AT: std::ops::Range<usize> = 16..19;
+/// The last second of a minute that has a leap second. Unix time does not have it.
+const LEAP_SECOND: &str = ":60";
 
 fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
-    // The parser accepts more than RFC 3339: annotations in brackets, and times without colons.
-    let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
-    let cut = cut_decimals(text);
-    match cut.parse::<Timestamp>() {
-        // Unix time has no leap second. The parser reads it as the second before, so that a sorted
-        // list would go back. The second that follows keeps the order.
-        Ok(timestamp) if shaped && text.get(LEAP_SECOND_AT) == Some(":60") => {
-            let next = Timestamp::from_second(timestamp.as_second() + 1);
-            next.map_err(|_| LayoutError::TimeOutOfRange(text.to_owned()))
-        }
-        Ok(timestamp) if shaped => Ok(timestamp),
-        Err(_) if shaped && format!("{text}Z").parse::<Timestamp>().is_ok() => {
-            Err(LayoutError::NoOffset(text.to_owned()))
-        }
-        // A date, a time and an offset of an instant that the parser cannot make.
-        Err(_)
-            if shaped
-                && Pieces::parse(&cut).is_ok_and(|read| read.time().is_some() && read.offset().is_some()) =>
-        {
-            Err(LayoutError::TimeOutOfRange(text.to_owned()))
-        }
-        _ => Err(LayoutError::NotATime(text.to_owned())),
+    let not_a_time = || LayoutError::NotATime(text.to_owned());
+    let out_of_range = || LayoutError::TimeOutOfRange(text.to_owned());
+    let Some((local, offset)) = split_offset(text) else {
+        let error = if local_time(text).is_some() { LayoutError::NoOffset } else { LayoutError::NotATime };
+        return Err(error(text.to_owned()));
+    };
+    let timestamp = offset.to_timestamp(local_time(local).ok_or_else(not_a_time)?);
+    let timestamp = timestamp.map_err(|_| out_of_range())?;
+    let minute = local.split_once('.').map_or(local, |(whole, _)| whole);
+    if !minute.ends_with(LEAP_SECOND) {
+        return Ok(timestamp);
     }
+    // The parser reads a leap second as the second before, so that a sorted list would go back. The
+    // second that follows keeps the order.
+    let next = Timestamp::from_second(timestamp.as_second() + 1).map_err(|_| out_of_range())?;
+    let begins = next.to_zoned(TimeZone::UTC);
+    let ends_a_month = begins.day() == 1 && begins.time() == Time::midnight();
+    if ends_a_month { Ok(next) } else { Err(not_a_time()) }
+}
+
+/// Reads a date and a time of day, which are divided by a `T` or a space.
+fn local_time(text: &str) -> Option<DateTime> {
+    // The parser accepts more than RFC 3339: times without colons, and something behind the time.
+    let (_, time) = text.split_once(':')?;
+    let is_shaped = time.bytes().all(|byte| byte.is_ascii_digit() || b":.".contains(&byte));
+    cut_decimals(text).parse().ok().filter(|_| is_shaped)
+}
+
+/// Splits off the offset from UTC: `Z` or `+02:00`, as in RFC 3339, or as databases and languages
+/// print it, ` UTC`, `+02` or `+0200`. Returns `None` if the text has no such offset.
+fn split_offset(text: &str) -> Option<(&str, Offset)> {
+    if let Some(local) = text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix(" UTC")) {
+        return Some((local, Offset::UTC));
+    }
+    let time_at = text.find(':')?;
+    let (local, digits) = text.split_at(time_at + text[time_at..].rfind(['+', '-'])?);
+    let (hours, minutes) = match digits.as_bytes()[1..] {
+        [h1, h2] => ([h1, h2], [b'0', b'0']),
+        [h1, h2, m1, m2] | [h1, h2, b':', m1, m2] => ([h1, h2], [m1, m2]),
+        _ => return None,
+    };
+    let number = |digits: [u8; 2]| str::from_utf8(&digits).ok()?.parse::<u8>().ok();
+    let are_digits = hours.iter().chain(&minutes).all(u8::is_ascii_digit);
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    // RFC 3339, 5.6: time-hour is at most 23, time-minute at most 59.
+    if !are_digits || hours > 23 || minutes > 59 {
+        return None;
+    }
+    let seconds = (i32::from(hours) * 60 + i32::from(minutes)) * 60;
+    let offset = Offset::from_seconds(if digits.starts_with('-') { -seconds } else { seconds });
+    Some((local, offset.ok()?))
 }
 
 /// Cuts the decimals of a second that the parser does not take. RFC 3339 allows any number.
@@ -166,6 +193,10 @@ mod tests {
         for leap_second in ["2016-12-31T23:59:60Z", "2017-01-01t01:59:60.987+02:00"] {
             assert_eq!(unix_ms(leap_second), unix_ms("2017-01-01"), "{leap_second}");
         }
+        for printed in [" 01:42:54.657+00", " 09:42:54.657+0800", " 01:42:54.657 UTC", "t01:42:54.657z"] {
+            assert_eq!(unix_ms(&format!("2010-11-04{printed}")), 1288834974657, "{printed}");
+        }
+        assert_eq!(unix_ms("2024-01-01T00:00:00+23:59"), unix_ms("2023-12-31T00:01:00Z"));
         let long = "2023-11-14T22:13:20.999999999999Z";
         assert_eq!(long.parse(), Ok(UnixMicros(1_700_000_000_999_999)), "cut off after nine decimals");
         assert_eq!("1969-12-31T23:59:59.9999999Z".parse(), Ok(UnixMicros(-1)), "rounded down, not to zero");
@@ -202,6 +233,17 @@ mod tests {
             "2026-01-31Z",
             "2026-01-31T12:00:00Z[UTC]",
             "2026-01-31T12:00:00Z ",
+            "2026-01-31T12:00:00+24:00",
+            "2026-01-31T12:00:00+25:00",
+            "2026-01-31T12:00:00+05:60",
+            "2026-01-31T12:00:00+05:30:15",
+            "2026-01-31T12:00:00+5",
+            "2026-01-31T12:00:00+-5",
+            "2026-01-31T12:00:00 CET",
+            "2026-01-31T12:00:60Z",
+            "2026-01-30T23:59:60Z",
+            "2026-01-31T23:59:60+01:00",
+            "2026-01-31T23:59:61Z",
             "ééééé",
         ] {
             let refused = wrong.parse::<UnixMicros>().unwrap_err();
