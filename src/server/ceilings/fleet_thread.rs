@@ -428,7 +428,7 @@ pub(crate) mod tests {
         }
 
         fn now(&self) -> BootMicros {
-            BootMicros(0)
+            os_clock::boot()
         }
 
         fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
@@ -532,8 +532,6 @@ pub(crate) mod tests {
         let clocks = clocks_at(0);
         let want = Want { index: 0, source: "orders", layout: &layout, clocks, proof: Proof::None };
         let taken = member.take(want, &WorkerSet::single(5)).unwrap();
-        let mut pause = Pause::of_start(&[Some(taken.clone())]);
-        while member.settle(&mut pause, clocks).unwrap().is_some() {}
         // The bound has passed by now.
         let mut fleet = started(member, clocks_at(400));
         let bound = |by| Bound { source: 0, id_bound: taken.covered + by };

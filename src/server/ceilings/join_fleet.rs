@@ -77,8 +77,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) life: Life,
     /// True once the daemon stops: then nothing that is taken will be granted.
     pub(crate) is_stopping: &'a AtomicBool,
-    /// The wall clock at the beginning of the start, as the daemon believes it.
-    pub(crate) wall: UnixMicros,
+    /// The later of the believed and the read wall clock at the beginning of the start.
+    pub(crate) latest_wall: UnixMicros,
 }
 
 /// The coordinator's answers to sources that start.
@@ -451,7 +451,7 @@ impl Joining<'_> {
             Err(error) => return Err(error.into()),
         };
         let marks = locks.marks()?;
-        let latest = latest_grant(&rule_of(source, numbering), self.wall);
+        let latest = latest_grant(&rule_of(source, numbering), self.latest_wall);
         let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
         let is_free = !is_beyond && !marks.iter().any(Mark::is_released);
         Ok(is_free.then_some(locks))
@@ -525,7 +525,7 @@ mod tests {
             found: Arc::new(found),
             life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
             is_stopping: &AtomicBool::new(false),
-            wall: BEGAN.wall,
+            latest_wall: BEGAN.wall,
         };
         joining.join().unwrap()
     }

@@ -254,12 +254,13 @@ impl Found {
         self.here.boot.as_deref()
     }
 
-    /// Returns true if the previous run did not mark its record as clean. `None`: the state has no
-    /// record of a run.
+    /// Returns true if the previous run did not mark its records as clean. `None`: the state has no
+    /// record of a run. That run wrote the record with the latest ceiling. Others may be of earlier runs,
+    /// whose sources still wait.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
-        let mut last_run = self.records.iter().filter(|record| !record.retired).peekable();
-        last_run.peek()?;
-        Some(last_run.any(|record| !record.clean))
+        let mut of_runs = self.records.iter().filter(|record| !record.retired);
+        let last = of_runs.clone().max_by_key(|record| record.instant())?;
+        Some(of_runs.any(|record| record.owner == last.owner && !record.clean))
     }
 
     /// Returns the records of worker IDs that the coordinator assigned to a source before it
@@ -442,17 +443,18 @@ impl Found {
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
+            let latest_wall = now.wall.max(read);
             // A worker ID of a fleet starts above its key's bound.
-            let read = if claimant.in_fleet { now.wall } else { now.wall.max(read) };
-            let guards = guard(numbering, &self.records, read).max(guard_in_step(
+            let used_until = if claimant.in_fleet { now.wall } else { latest_wall };
+            let guards = guard(numbering, &self.records, used_until).max(guard_in_step(
                 numbering,
                 &self.records,
                 self.boot(),
                 now.wall,
-                read,
+                used_until,
             ));
             let bound = stored.id_bound.max(guards).max(floor);
-            let (bound, note) = self.start_above_marks(source, claimant, bound, now)?;
+            let (bound, note) = self.start_above_marks(source, claimant, bound, latest_wall)?;
             notes.extend(note);
             check_end(claimant.name, numbering, bound.max(highest_mark(&source.locks.marks()?)))?;
             let by_clock = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));

@@ -304,7 +304,7 @@ impl Control {
             found,
             life: life.clone(),
             is_stopping: &self.is_stopping,
-            wall: self.common.wall.believe(life.began).wall,
+            latest_wall: self.common.wall.believe(life.began).wall.max(life.began.wall),
         };
         joining.join()
     }

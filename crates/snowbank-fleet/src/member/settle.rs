@@ -65,9 +65,8 @@ struct Progress {
     /// When the next question is due. The time until its answer counts from here, even if the thread
     /// that asks is late or asks again, because the coordinator may have stalled meanwhile.
     due: BootMicros,
-    /// The caller waits until this instant before the next step. In a simulation, the clock may stand
-    /// still meanwhile, so a step counts as made at this instant or later.
-    not_before: BootMicros,
+    /// When the next step is due. A call before it asks nothing, so no caller can shorten a pause.
+    step_due: BootMicros,
     /// The slowest answer so far.
     slowest: Duration,
 }
@@ -80,8 +79,8 @@ impl Progress {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Begins a pause, or goes on with it. Each call asks the coordinator a question or two. Returns
-    /// the time after which the next call is due, or `None` when the pause is over. Sources that have
+    /// Begins a pause, or goes on with it. Each call asks the coordinator a question or two, unless it
+    /// comes too early. Returns the time after which the next call is due, or `None` when the pause is over. Sources that have
     /// been given back or forgotten meanwhile pause no longer.
     ///
     /// # Errors
@@ -145,8 +144,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         const PART_MIN: Duration = Duration::from_millis(100);
         let now = self.coordinator.as_mut().now();
         let pause =
-            pause.get_or_insert(Progress { began: now, due: now, not_before: now, slowest: Duration::ZERO });
-        let now = now.max(pause.not_before);
+            pause.get_or_insert(Progress { began: now, due: now, step_due: now, slowest: Duration::ZERO });
+        if now < pause.step_due {
+            return Ok(Some(pause.step_due.since(now)));
+        }
         let passed = now.since(pause.began);
         let is_over = passed >= pause.length();
         let answered = if is_over { self.compare_after(pause, sources) } else { self.ask_in(pause) };
@@ -165,7 +166,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 part
             }
         };
-        pause.not_before = now.max(self.coordinator.as_mut().now()).after(part);
+        pause.step_due = self.coordinator.as_mut().now().after(part);
         Ok(Some(part))
     }
 
@@ -191,10 +192,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         pause: &mut Progress,
         question: impl Fn(&mut Self) -> Result<(), FleetError>,
     ) -> Result<(), FleetError> {
-        let asked = pause.not_before.max(self.coordinator.as_mut().now());
+        let asked = self.coordinator.as_mut().now();
         let late = asked.since(pause.due);
         let answered = question(self);
-        let now = pause.not_before.max(self.coordinator.as_mut().now());
+        let now = self.coordinator.as_mut().now();
         let took = now.since(pause.due);
         pause.slowest = pause.slowest.max(took);
         answered?;

@@ -75,6 +75,11 @@ impl Store {
         self.0.lock().unwrap().stale = Some(older);
     }
 
+    /// Returns the clocks now, after pauses.
+    pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
+        Clocks { boot: self.now(), ..clocks(wall) }
+    }
+
     pub(super) fn text(&self, key: &str) -> String {
         self.0.lock().unwrap().found[key].clone()
     }
@@ -104,8 +109,9 @@ impl Store {
 }
 
 impl Waits for Store {
-    fn wait(&mut self, _: Duration) {
+    fn wait(&mut self, time: Duration) {
         let mut store = self.0.lock().unwrap();
+        store.boot = store.boot.after(time);
         store.has_paused = true;
         if store.fault == Fault::ForeignAfterPause {
             store.fault = Fault::Foreign;
@@ -302,7 +308,7 @@ pub(super) fn other(store: &Store) -> Member<Store> {
 
 /// A simulated coordinator whose time passes only by its calls.
 pub(super) trait Waits {
-    /// Lets this time pass, or less.
+    /// Lets this time pass.
     fn wait(&mut self, time: Duration);
 }
 

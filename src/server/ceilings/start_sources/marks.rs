@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{Found, Locked, rule_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_core::clock::Now;
 use snowbank_id::layout::UnixMicros;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::Claimant;
@@ -20,7 +19,8 @@ impl Found {
     /// A mark above the state's bound usually shows that the state is an older copy. For worker IDs
     /// that a fleet assigns, the mark does not show that, because the state may have dropped their
     /// record. A source with such worker IDs starts above the mark and above the coordinator's
-    /// bound.
+    /// bound. `latest_wall` is the later of the believed and the read wall clock: the clock of the
+    /// process that wrote a mark may have been set right before.
     ///
     /// # Errors
     /// The state is an older copy, a mark is unreadable or too far ahead of the clock, or a worker
@@ -30,11 +30,11 @@ impl Found {
         source: &Locked<'_>,
         claimant: &Claimant<'_>,
         start: u64,
-        now: Now,
+        latest_wall: UnixMicros,
     ) -> Result<(u64, Option<Note>), StartError> {
         let Locked { settings, numbering, locks, .. } = source;
         let marks = locks.marks()?;
-        let latest = snowbank_state::latest_grant(&rule_of(settings, numbering), now.wall);
+        let latest = snowbank_state::latest_grant(&rule_of(settings, numbering), latest_wall);
         if let Some(end) = snowbank_state::beyond(&marks, numbering, start, latest) {
             return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
         }
@@ -43,7 +43,7 @@ impl Found {
             Marked::Released => Err(moved_away(claimant, locks)),
             Marked::Unknown => Err(StateError::restored(claimant).into()),
             Marked::SinceThisCopy(end) if !settings.is_assigned() => {
-                Ok((end, Some(self.adopt_older(claimant, end, now)?)))
+                Ok((end, Some(self.adopt_older(claimant, end, latest_wall)?)))
             }
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => Ok((end, None)),
         }
@@ -51,14 +51,14 @@ impl Found {
 
     /// Allows a start with an older copy of the state on two conditions: the operator adopts the
     /// copy, and the clock is past `end`, up to which IDs were granted since the copy was made.
-    fn adopt_older(&self, claimant: &Claimant<'_>, end: u64, now: Now) -> Result<Note, StartError> {
+    fn adopt_older(&self, claimant: &Claimant<'_>, end: u64, wall: UnixMicros) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         if !self.adopt {
             return Err(older_copy(name, numbering, end, self.path().unwrap_or(Path::new(""))));
         }
         let until = snowbank_state::instant_of(numbering, end);
         let shown = granted_until(numbering, end);
-        let wait_us = until.0.saturating_sub(now.wall.0);
+        let wait_us = until.0.saturating_sub(wall.0);
         if wait_us > 0 {
             let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
             return Err(StartError::ClockBehind(format!(

@@ -91,6 +91,42 @@ fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
     assert!(first_tick(&record, read) < of_the_clock, "the last run used them");
 }
 
+/// A daemon with another state used the worker ID after the clock was set right, and this daemon does not
+/// follow the step yet.
+#[test]
+fn a_mark_is_judged_by_the_clock_that_was_read() {
+    let (settings, numbering) = source("worker_ids = 2");
+    let read = UnixMicros(NOW.wall.0 + 1_200_000_000);
+    let granted = numbering.id_bound(numbering.first_of(numbering.tick_at(read)));
+    let directory = tempfile::tempdir().unwrap();
+    let mut locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
+    locks.mark_for(&Owner::new());
+    locks.mark_granted(granted).unwrap();
+    let record =
+        Record::new("default", &numbering, Position(7), &Owner::new(), &host_in("this boot"));
+    let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
+    let found = found(vec![record]);
+    let (positions, _) = planned(&found, &sources, &FromFleet::default(), read);
+    assert_eq!(positions[0].start.id_bound, granted);
+    let mut begun = Begun::default();
+    let refused = found.plan(&sources, &[], &FromFleet::default(), NOW, NOW.wall, &mut begun);
+    assert!(matches!(refused, Err(StartError::ClockBehind(_))), "{refused:?}");
+}
+
+/// A source that waits keeps the record of its last run, which may have been killed.
+#[test]
+fn only_the_last_run_tells_whether_it_crashed() {
+    let of = |worker_ids: &str, end: u64, clean: bool| {
+        let (_, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
+        let record = Record::new("default", &numbering, Position(end), &Owner::new(), &host_in("this boot"));
+        Record { clean, ..record }
+    };
+    let (earlier, last) = (of("3", 1 << 40, false), of("4", 1 << 41, true));
+    assert_eq!(found(vec![earlier.clone(), last.clone()]).follows_a_crash(), Some(false));
+    assert_eq!(found(vec![earlier, Record { clean: false, ..last }]).follows_a_crash(), Some(true));
+    assert_eq!(found(Vec::new()).follows_a_crash(), None);
+}
+
 /// `snowbank state export` moves it, and `snowbank state forget` leaves it.
 #[test]
 fn the_record_of_a_source_that_waits_is_in_use() {

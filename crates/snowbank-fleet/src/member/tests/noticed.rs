@@ -608,6 +608,23 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
     }
 }
 
+/// A reload, for example, makes the daemon look early.
+#[test]
+fn no_call_before_its_time_shortens_a_pause() {
+    let world = world(Pace { answer: Duration::ZERO, sync: Duration::ZERO });
+    let mut taker = member(&world, Notes::default());
+    let taken = [taker.take(want(WALL, false), &five()).ok()];
+    let mut pause = Pause::of_start(&taken);
+    let mut passed = Duration::ZERO;
+    while let Some(due_in) = taker.settle(&mut pause, clocks(WALL)).unwrap() {
+        assert_eq!(taker.settle(&mut pause, clocks(WALL)).unwrap(), Some(due_in));
+        let early = due_in / 2;
+        taker.coordinator.wait(early);
+        passed += early;
+    }
+    assert!(passed >= noticed_within(Duration::ZERO), "{passed:?}");
+}
+
 /// A slow disk may keep the thread that asks.
 #[test]
 fn a_pause_that_fails_says_whether_its_question_was_late() {

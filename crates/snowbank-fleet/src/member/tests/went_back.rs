@@ -113,7 +113,7 @@ fn a_passed_bound_below_a_floor_that_is_raised_in_its_pause_is_lost() {
     let raise = [(keepers_bound(wall), 0)];
     let mut paused = daemon.raise(&raise, clocks(wall)).unwrap();
     assert!(matches!(daemon.settle(&mut paused, clocks(wall)), Ok(Some(_))));
-    let mut again = daemon.clone();
+    let (mut again, paused_at) = (daemon.clone(), store.now());
     store.set(Fault::Away);
     let failed = pause(&mut again, &mut paused.clone(), clocks(wall));
     assert!(matches!(failed, Err(FleetError::NoAnswer(_))), "{failed:?}");
@@ -122,6 +122,7 @@ fn a_passed_bound_below_a_floor_that_is_raised_in_its_pause_is_lost() {
     marker.raise_floor(wall);
     store.put(&marker_key(), &marker.text());
     assert!(is_lost(&raised(&mut again, &raise, clocks(wall))));
+    store.0.lock().unwrap().boot = paused_at;
     assert!(is_lost(&pause(&mut daemon, &mut paused, clocks(wall))));
 }
 
@@ -396,7 +397,8 @@ fn a_start_that_did_not_ask_raises_the_floor_ahead_of_its_clock() {
     let (first, _) = holder(&store);
     let wall = at(WALL, 100);
     let mut again = member(&store, first.notes().clone());
-    assert!(again.resume_at_once(want(wall, true), &five()).is_some());
+    let wanted = Want { clocks: store.clocks(wall), ..want(wall, true) };
+    assert!(again.resume_at_once(wanted, &five()).is_some());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     again.add_counter(1, "tickets", &tickets, 0);
     store.set(Fault::Foreign);
@@ -458,7 +460,8 @@ fn a_start_that_picks_raises_the_floor_ahead_of_its_clock() {
     let (first, _) = holder(&store);
     store.remove(&key_five());
     let wall = at(WALL, 200);
-    assert!(pick(&mut member(&store, first.notes().clone()), want(wall, true)).is_ok());
+    let wanted = Want { clocks: store.clocks(wall), ..want(wall, true) };
+    assert!(pick(&mut member(&store, first.notes().clone()), wanted).is_ok());
     assert_eq!(floor(&store), at(wall, limits().reach().as_secs() as i64));
 }
 

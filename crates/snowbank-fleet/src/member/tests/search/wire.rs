@@ -1,7 +1,7 @@
 //! The coordinator of the search. A script decides which calls meet a fault.
 
 use snowbank_core::clock::BootMicros;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,9 +172,16 @@ impl Scene {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
+thread_local! {
+    /// The time that pauses have taken. It is no part of a state: the end of a pause is an event of its
+    /// own.
+    static PAUSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
 impl Waits for Wire {
-    /// Does nothing: the end of the pause is an event of its own.
-    fn wait(&mut self, _: Duration) {}
+    fn wait(&mut self, time: Duration) {
+        PAUSED.set(PAUSED.get() + time);
+    }
 }
 
 impl AsMut<dyn Coordinator> for Wire {
@@ -190,9 +197,9 @@ impl Coordinator for Wire {
         0
     }
 
-    /// Time stands still within an event.
+    /// Time stands still within an event, but for its pauses.
     fn now(&self) -> BootMicros {
-        BootMicros(0)
+        BootMicros(0).after(PAUSED.get())
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
