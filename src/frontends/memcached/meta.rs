@@ -69,7 +69,7 @@ impl Memcached {
         let is_base64 = letter(b'b').is_some();
         let delta = match letter(b'D') {
             None => Some(1),
-            Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
+            Some(digits) => text::number_of(digits),
         };
         let fault = fault_of(key, &flags, allowed).or_else(|| {
             let adds = matches!(letter(b'M'), None | Some(b"I" | b"i" | b"INCR" | b"incr" | b"+"));

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::str::FromStr;
 
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
@@ -37,10 +38,17 @@ const NOREPLY_COMMANDS: [(&str, usize); 13] = [
     ("cache_memlimit", 0),
 ];
 
-/// The commands behind whose line a value follows, and the place of its size among the words behind
-/// the command.
-const SIZE_PLACES: [(&str, usize); 7] =
-    [("set", 3), ("add", 3), ("replace", 3), ("append", 3), ("prepend", 3), ("cas", 3), ("ms", 1)];
+/// The commands behind whose line a value follows, the place of its size among the words behind the
+/// command, and the number of these words without `noreply`. `None`: flags may follow the size.
+const STORAGE_COMMANDS: [(&str, usize, Option<usize>); 7] = [
+    ("set", 3, Some(4)),
+    ("add", 3, Some(4)),
+    ("replace", 3, Some(4)),
+    ("append", 3, Some(4)),
+    ("prepend", 3, Some(4)),
+    ("cas", 3, Some(5)),
+    ("ms", 1, None),
+];
 
 const LINE_TOO_LONG: &str =
     "found a line of more than 65536 bytes, allowed: fewer; ask for fewer keys at once";
@@ -107,6 +115,23 @@ impl Memcached {
         self.draw(keys, form, consumed, conditions.facts)
     }
 
+    /// Takes a `get` with an expiry time before its keys, which changes nothing: an ID never expires.
+    fn get_and_touch(
+        &mut self,
+        operands: &[u8],
+        has_cas: bool,
+        consumed: usize,
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let (time, keys) = command_of(operands);
+        if words(keys).next().is_some() && number_of::<i64>(time).is_none() {
+            client_error(out, "invalid exptime argument");
+            return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
+        }
+        self.get(keys, if has_cas { Form::Gets } else { Form::Get }, consumed, conditions, out)
+    }
+
     /// Takes a command that is no `get`.
     #[cold]
     fn other(
@@ -119,16 +144,17 @@ impl Memcached {
     ) -> Step<Form> {
         let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
         let answered = out.len();
-        let step =
-            if let Some(place) = SIZE_PLACES.iter().find_map(|(name, place)| is(name).then_some(*place)) {
-                self.refuse_value(words(operands).nth(place), consumed, conditions, out)
-            } else if is("mg") || is("ma") {
-                return self.meta(operands, is("ma"), consumed, conditions, out);
-            } else if is("incr") {
-                self.incr(operands, consumed, conditions, out)
-            } else {
-                answer(command, operands, consumed, conditions, out)
-            };
+        let step = if let Some((_, place, count)) = STORAGE_COMMANDS.into_iter().find(|(name, ..)| is(name)) {
+            self.refuse_value(size_of_value(operands, place, count), consumed, conditions, out)
+        } else if is("mg") || is("ma") {
+            return self.meta(operands, is("ma"), consumed, conditions, out);
+        } else if is("gat") || is("gats") {
+            return self.get_and_touch(operands, is("gats"), consumed, conditions, out);
+        } else if is("incr") {
+            self.incr(operands, consumed, conditions, out)
+        } else {
+            answer(command, operands, consumed, conditions, out)
+        };
         // The client reads no reply to such a command, not even a refusal.
         let words_before = words(operands).count().saturating_sub(1);
         if words(operands).last() == Some(NOREPLY)
@@ -139,26 +165,22 @@ impl Memcached {
         step
     }
 
-    /// Refuses to store a value, and skips the value. `size` is the client's word for its bytes.
+    /// Refuses to store a value, and skips the value. Closes the connection if the value's size is not
+    /// known, because its bytes would be taken for commands.
     fn refuse_value(
         &mut self,
-        size: Option<&[u8]>,
+        size: Option<u32>,
         consumed: usize,
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let size = size.map(|size| std::str::from_utf8(size).ok().and_then(|size| size.parse().ok()));
-        match size {
-            // No value was announced.
-            None => {}
-            Some(Some(bytes)) => self.skip.block(bytes),
-            Some(None) => {
-                let reason = "a value was announced, but not how long it is";
-                client_error(out, format_args!("bad command line format: {reason}"));
-                conditions.rejection = Some(reason.to_owned());
-                return Step::Close { error: Some(ErrorCode::Malformed) };
-            }
-        }
+        let Some(size) = size else {
+            let reason = "a value was announced, but not how long it is";
+            client_error(out, format_args!("bad command line format: {reason}"));
+            conditions.rejection = Some(reason.to_owned());
+            return Step::Close { error: Some(ErrorCode::Malformed) };
+        };
+        self.skip.block(size);
         out.extend_from_slice(b"ERROR\r\n");
         Step::Answered { consumed, error: Some(ErrorCode::Unsupported) }
     }
@@ -185,7 +207,7 @@ impl Memcached {
             client_error(out, &reason);
             return Step::Answered { consumed, error: Some(code) };
         }
-        let Some(delta) = std::str::from_utf8(delta).ok().and_then(|delta| delta.parse().ok()) else {
+        let Some(delta) = number_of(delta) else {
             client_error(out, "invalid numeric delta argument");
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
@@ -195,6 +217,18 @@ impl Memcached {
         self.begin_increment(key, Form::Incr);
         self.increment(key, delta, consumed, conditions, out)
     }
+}
+
+/// Returns the size of the value behind a storage command, in bytes, if the command has the words that it
+/// must have. A key that is empty or has blanks moves the others.
+fn size_of_value(operands: &[u8], place: usize, count: Option<usize>) -> Option<u32> {
+    let given = words(operands).count() - usize::from(words(operands).last() == Some(NOREPLY));
+    let size = words(operands).nth(place).filter(|_| count.is_none_or(|count| count == given))?;
+    number_of(size)
+}
+
+pub(super) fn number_of<N: FromStr>(word: &[u8]) -> Option<N> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Refuses a request for IDs while the daemon stops.

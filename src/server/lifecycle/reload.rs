@@ -126,6 +126,7 @@ impl Control {
         let in_use = self.in_use(&removed);
         let old_settings = std::mem::replace(&mut self.settings, Arc::new(settings));
         let old_secrets = std::mem::replace(&mut self.secrets, secrets);
+        let served: Vec<usize> = self.granted().map(|(index, _)| index).collect();
         let old_supplies = std::mem::replace(&mut self.supplies, supplies);
         let started = if own.is_empty() { Ok(None) } else { self.prepare(&own) };
         let started = match started {
@@ -150,7 +151,7 @@ impl Control {
         }
         picked.iter().for_each(|line| tracing::info!("{line}"));
         self.rename(renamed);
-        self.end_removed(&removed);
+        self.end_removed(&removed, &served);
         in_use.iter().for_each(|line| tracing::warn!("{line}"));
         let mut changes: Vec<String> = changed.iter().map(Changed::to_string).collect();
         if self.secrets.tokens != before.facts.access.tokens {
@@ -262,8 +263,9 @@ impl Control {
     }
 
     /// Ends sources that a reload has removed. A shard that has not adopted the configuration without
-    /// them yet claims nothing more of them, because they are sealed first.
-    fn end_removed(&self, removed: &[usize]) {
+    /// them yet claims nothing more of them, because they are sealed first. `served` are the sources
+    /// that had a grant. What others have taken, their own try gives back.
+    fn end_removed(&self, removed: &[usize], served: &[usize]) {
         if removed.is_empty() {
             return;
         }
@@ -273,9 +275,9 @@ impl Control {
         if let Err(reason) = ended.end(self.writers()) {
             tracing::warn!("a removed source ended as after a kill: {reason}");
         }
-        if let Some(fleet) = self.fleet() {
-            let removed = removed.to_vec();
-            let _ = fleet.question(Duration::MAX, move |work| work.leave(&removed));
+        let left: Vec<usize> = removed.iter().copied().filter(|index| served.contains(index)).collect();
+        if let Some(fleet) = self.fleet().filter(|_| !left.is_empty()) {
+            let _ = fleet.question(Duration::MAX, move |work| work.leave(&left));
         }
         for &index in removed {
             tracing::info!("source {:?} has ended", self.supplies[index].name());

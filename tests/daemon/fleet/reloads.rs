@@ -181,14 +181,43 @@ fn reloads_that_change_nothing_cut_no_pause_short() {
         let mut runs = drawn(&daemon, "a");
         reloaded(&daemon, &of);
         daemon.assert_logs("source \"c\" has worker ID 6 now, and pauses");
+        let began = std::time::Instant::now();
         poll("IDs of the source that pauses", || {
             assert!(reloaded(&daemon, &of).contains("nothing changed"));
             let reply = daemon.connect().next(Ask::of(100).source("c").wait_ms(100));
             reply.id_count().map(|_| runs.extend(reply.runs()))
         });
+        assert!(
+            began.elapsed() > snowbank_fleet::POLL_PERIOD,
+            "a holder may not have polled yet: {:?}",
+            began.elapsed()
+        );
         let log = daemon.log();
         daemon.stop();
         assert_eq!(log.matches("source \"c\" has worker ID 6 now, and pauses").count(), 1, "{log}");
+        assert_distinct(runs);
+    });
+}
+
+/// What it took goes back, so a later source need not wait for a horizon.
+#[test]
+fn a_source_that_is_removed_in_its_pause_gives_its_worker_id_back() {
+    on_one(|at| {
+        let (one, two) = (with_own(at, &[("a", "5")]), with_own(at, &[("a", "5"), ("c", "6")]));
+        init(&one);
+        let machine = Machine::new();
+        let daemon = machine.start(&one);
+        let mut runs = drawn(&daemon, "a");
+        reloaded(&daemon, &two);
+        daemon.assert_logs("source \"c\" has worker ID 6 now, and pauses");
+        reloaded(&daemon, &one);
+        poll("a worker ID that is free", || {
+            let (_, text) = fleet(&one, &["list"]);
+            (!text.contains("6: held by")).then_some(())
+        });
+        reloaded(&daemon, &two);
+        runs.extend(drawn(&daemon, "c"));
+        daemon.stop();
         assert_distinct(runs);
     });
 }

@@ -102,8 +102,7 @@ fn a_mark_is_judged_by_the_clock_that_was_read() {
     let mut locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
     locks.mark_for(&Owner::new());
     locks.mark_granted(granted).unwrap();
-    let record =
-        Record::new("default", &numbering, Position(7), &Owner::new(), &host_in("this boot"));
+    let record = Record::new("default", &numbering, Position(7), &Owner::new(), &host_in("this boot"));
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
     let found = found(vec![record]);
     let (positions, _) = planned(&found, &sources, &FromFleet::default(), read);

@@ -107,7 +107,11 @@ pub(super) struct Scene {
     pub(super) made: Vec<(u8, u8)>,
 }
 
-thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
+thread_local! {
+    static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) };
+    /// The time that a pause has taken in the event.
+    static PAUSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
 
 /// Plays an event on this coordinator. `script` has the choices for the event's first calls.
 /// Returns the coordinator, and all choices that were made.
@@ -120,6 +124,7 @@ pub(super) fn play<T>(
     SCENE.with(|it| it.replace(Some(scene)));
     let result = event();
     let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("the event is played");
+    PAUSED.take();
     (result, server, made)
 }
 
@@ -171,12 +176,6 @@ impl Scene {
 /// A client of the coordinator of the event that is played.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
-
-thread_local! {
-    /// The time that pauses have taken. It is no part of a state: the end of a pause is an event of its
-    /// own.
-    static PAUSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
 
 impl Waits for Wire {
     fn wait(&mut self, time: Duration) {
