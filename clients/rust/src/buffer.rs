@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use snowbank_wire::Action;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -117,6 +118,11 @@ struct Slot {
 impl Fetched {
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_covered(&self) -> bool {
+        self.is_covered.load(Ordering::Relaxed)
     }
 }
 
@@ -315,8 +321,9 @@ async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, 
         match core.call(&asked, &deadline).await {
             Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),
             Err(Error::Timeout { .. }) if fetched.waiting.load(Ordering::Relaxed) > 0 => {}
-            // A call that came later waits for longer.
-            Err(Error::Refused(_)) if fetched.slot().waits_until > Some(deadline.at) => {}
+            // A call that came later waits for longer. What the daemon tells does not change by that.
+            Err(Error::Refused(refusal))
+                if refusal.action != Action::Tell && fetched.slot().waits_until > Some(deadline.at) => {}
             Err(error) => return Err(error),
             Ok(_) => return Err(Error::Closed),
         }

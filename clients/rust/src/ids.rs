@@ -79,6 +79,12 @@ impl Ids {
         take_or_fetch(&mut self.buffer)
     }
 
+    /// Returns whether the last look still covers IDs.
+    #[cfg(test)]
+    pub(crate) fn is_covered(&self) -> bool {
+        self.buffer.fetched().is_covered()
+    }
+
     async fn wait(&mut self) -> Result<u64, Error> {
         let fetched = self.buffer.fetched().clone();
         let timeout = self.client.call_timeout();

@@ -76,6 +76,21 @@ async fn a_call_with_more_time_than_the_fetch_waits_for_as_long() {
     assert_eq!(client.shared_ids().timeout(Duration::from_secs(9)).next().await, Ok(1));
 }
 
+/// The second call comes while the fetch of the first is under way, and has more time.
+#[tokio::test]
+async fn what_a_daemon_tells_a_fetch_is_not_asked_again() {
+    let daemon = Daemon::start("tell");
+    let client = Client::new(daemon.options().timeout(Duration::from_secs(1))).expect("a client");
+    let short = client.shared_ids();
+    let long = short.timeout(Duration::from_secs(9));
+    let mut first = pin!(short.next());
+    let is_pending = poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
+    assert!(is_pending, "the buffer was empty");
+    tokio::task::yield_now().await;
+    let told = long.next().await.expect_err("a refusal");
+    assert_eq!(told.code(), Some(crate::ErrorCode::Malformed), "{told}");
+}
+
 /// The only thread of the runtime for blocking work is busy.
 #[test]
 fn neither_a_greeting_nor_a_look_needs_a_thread_of_the_runtime() {
@@ -90,6 +105,12 @@ fn neither_a_greeting_nor_a_look_needs_a_thread_of_the_runtime() {
         for _ in 0..100 {
             ids.next().await.expect("an ID");
         }
+        let is_over = async {
+            while ids.is_covered() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), is_over).await.expect("the look's cover ends");
         drop(free);
     });
 }
