@@ -1,7 +1,9 @@
 package snowbank.client;
 
-import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -66,12 +68,22 @@ final class Buffer {
         }
     }
 
-    /**
-     * A fetch in flight. It ends before no call that waits for it, nor with one that leaves.
-     *
-     * @param done completes once the buffer has the reply, with the error if there is one
-     */
-    private record Fetch(Call call, CompletableFuture<Optional<Throwable>> done) {}
+    /** A fetch in flight. It ends before no call that waits for it, nor with one that leaves. */
+    private final class Fetch extends Call {
+        /** The lock of the buffer guards it. */
+        final Set<Call> waiters = new LinkedHashSet<>();
+
+        Fetch(long count) {
+            super(Buffer.this.core, new Wire.Request(Wire.NEXT, count, true), Buffer.this.core.options.timeout);
+        }
+
+        @Override
+        long leftNanos() {
+            synchronized (Buffer.this) {
+                return waiters.stream().mapToLong(Call::leftNanos).reduce(super.leftNanos(), Math::max);
+            }
+        }
+    }
 
     Buffer(Core core) {
         this.core = core;
@@ -114,21 +126,15 @@ final class Buffer {
     /** Gives a waiting call an ID as soon as a fetch has brought one. */
     void serve(Call waiter) {
         waiting.incrementAndGet();
-        waiter.answer.whenComplete((reply, error) -> waiting.decrementAndGet());
+        waiter.answer.whenComplete((reply, error) -> {
+            waiting.decrementAndGet();
+            leave(waiter);
+        });
         wait(waiter);
     }
 
     private void wait(Call waiter) {
-        while (!waiter.isOver()) {
-            Fetch inFlight = restock();
-            if (inFlight != null) {
-                inFlight.call.moveDeadline(waiter.deadlineNanos);
-                inFlight.done.thenAccept(error -> {
-                    error.ifPresent(waiter::fail);
-                    wait(waiter);
-                });
-                return;
-            }
+        while (!waiter.isOver() && restock(waiter)) {
             long id = take();
             if (id >= 0 && !waiter.answer.complete(new Call.Reply(new long[] {id}, "", 0, 0, 0))) {
                 core.counts.dropped.incrementAndGet();
@@ -136,42 +142,59 @@ final class Buffer {
         }
     }
 
+    /** A call waits no more. If it was the last one, its fetch has the time of any call. */
+    private void leave(Call waiter) {
+        Fetch left;
+        synchronized (this) {
+            left = fetch;
+            if (left == null || !left.waiters.remove(waiter) || !left.waiters.isEmpty()) {
+                return;
+            }
+        }
+        left.armTimer();
+    }
+
     /**
-     * Makes the next stock the current one if that is empty. If there is none, returns the fetch to
-     * wait for.
+     * Makes the next stock the current one if that is empty. Returns false if there is none: the
+     * call waits for a fetch.
      */
-    private @Nullable Fetch restock() {
-        Fetch begun;
+    private boolean restock(Call waiter) {
+        Fetch begun = null;
         synchronized (this) {
             Stock old = current;
             if (old.taken.get() < old.ids.length) {
-                return null;
+                return true;
             }
             if (next != null) {
                 next.openedNanos = clock.nanos();
                 core.counts.ids.addAndGet(old.handed());
+                // The next fetch is twice as large, unless this one lasts longer or is dropped.
+                size = 2L * next.ids.length;
                 current = next;
                 next = null;
-                return null;
+                return true;
             }
-            if (fetch != null) {
-                return fetch;
+            if (fetch == null) {
+                begun = newFetch();
             }
-            begun = newFetch();
+            Objects.requireNonNull(fetch).waiters.add(waiter);
         }
-        run(begun);
-        return begun;
+        if (begun != null) {
+            run(begun);
+        }
+        return false;
     }
 
-    /** Starts the next fetch, because half of the stock is used: twice as large if that went quickly. */
+    /** Starts the next fetch, because half of the stock is used. */
     private void refill(Stock stock) {
         Fetch begun;
         synchronized (this) {
             if (next != null || fetch != null || current != stock || core.problem() != null) {
                 return;
             }
-            boolean isQuick = (clock.nanos() - stock.openedNanos) / 1_000_000 <= stock.reply.goodForMs() / QUICK_PART;
-            size = isQuick ? 2L * stock.ids.length : 2L * (stock.low + 1);
+            if ((clock.nanos() - stock.openedNanos) / 1_000_000 > stock.reply.goodForMs() / QUICK_PART) {
+                size = 2L * (stock.low + 1);
+            }
             begun = newFetch();
         }
         run(begun);
@@ -180,31 +203,35 @@ final class Buffer {
     /** Makes the fetch. The lock must be held, so that no other one is begun. */
     private Fetch newFetch() {
         size = Math.min(Math.max(size, FETCH_MIN), FETCH_MAX);
-        long count = Math.min(Math.max(size, waiting.get()), FETCH_MAX);
-        Wire.Request request = new Wire.Request(Wire.NEXT, count, true);
-        fetch = new Fetch(new Call(core, request, core.options.timeout), new CompletableFuture<>());
-        return fetch;
+        Fetch begun = new Fetch(Math.min(Math.max(size, waiting.get()), FETCH_MAX));
+        fetch = begun;
+        return begun;
     }
 
     private void run(Fetch begun) {
-        begun.call.answer.whenComplete((reply, error) -> {
-            finish(reply);
-            // Its deadline is none of the calls that wait for it.
-            boolean isLate = error instanceof SnowbankException known
-                && known.reason() == SnowbankException.Reason.DEADLINE;
-            begun.done.complete(isLate ? Optional.empty() : Optional.ofNullable(error));
-        });
-        core.turns.run(begun.call);
+        begun.begin().answer.whenComplete((reply, error) -> finish(begun, reply, error));
+        core.turns.run(begun);
     }
 
-    private synchronized void finish(Call.@Nullable Reply reply) {
-        fetch = null;
-        if (reply != null) {
-            if (core.problem() == null) {
+    private void finish(Fetch ended, Call.@Nullable Reply reply, @Nullable Throwable error) {
+        List<Call> waiters;
+        synchronized (this) {
+            fetch = null;
+            waiters = List.copyOf(ended.waiters);
+            ended.waiters.clear();
+            if (reply != null && core.problem() == null) {
                 next = new Stock(reply);
-            } else {
+            } else if (reply != null) {
                 core.counts.dropped.addAndGet(reply.ids().length);
             }
+        }
+        // Its deadline is none of the calls that wait for it.
+        boolean isLate = error instanceof SnowbankException known && known.reason() == SnowbankException.Reason.DEADLINE;
+        for (Call waiter : waiters) {
+            if (error != null && !isLate) {
+                waiter.fail(error);
+            }
+            wait(waiter);
         }
     }
 

@@ -5,7 +5,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 
 /** A request with one deadline over all of its tries. */
-final class Call {
+class Call {
     /** What counts of a refusal's time at most: a daemon may be back earlier. */
     static final long RETRY_AFTER_CAP_MS = 1_000;
     /** Keeps a daemon that says "stay" without a time from being asked in a loop. */
@@ -14,9 +14,8 @@ final class Call {
     final Core core;
     final Wire.Request request;
     final CompletableFuture<Reply> answer = new CompletableFuture<>();
-    /** It moves when a call with a later one waits for this fetch. */
-    volatile long deadlineNanos;
     private final Duration timeout;
+    private final long deadlineNanos;
     private volatile Future<?> timer = CompletableFuture.completedFuture(null);
     private int tries;
 
@@ -28,26 +27,30 @@ final class Call {
         this.request = request;
         this.timeout = timeout;
         deadlineNanos = System.nanoTime() + timeout.toNanos();
-        armTimer();
+    }
+
+    /** Begins it. It may be over then: the time was short, or the client is closed. */
+    Call begin() {
+        core.began(this);
         answer.whenComplete((reply, error) -> {
             timer.cancel(false);
             core.ended(this);
         });
-        core.began(this);
+        armTimer();
+        return this;
     }
 
-    private void armTimer() {
+    /** Fails it at its deadline. */
+    void armTimer() {
+        timer.cancel(false);
         long left = leftNanos();
         if (left <= 0) {
             fail(core.deadline(timeout));
-        } else if (!isOver()) {
-            timer = Core.after(left, this::armTimer);
+            return;
         }
-    }
-
-    synchronized void moveDeadline(long laterNanos) {
-        if (laterNanos - deadlineNanos > 0) {
-            deadlineNanos = laterNanos;
+        timer = Core.after(left, this::armTimer);
+        if (answer.isDone()) {
+            timer.cancel(false);
         }
     }
 
@@ -55,8 +58,9 @@ final class Call {
         return deadlineNanos - System.nanoTime();
     }
 
+    /** Returns true if it has ended, or ends now because it is late. */
     boolean isOver() {
-        return answer.isDone();
+        return answer.isDone() || leftNanos() <= 0;
     }
 
     void fail(Throwable error) {
@@ -93,7 +97,7 @@ final class Call {
         }
         boolean isLate = refusal.retryAfterMs() > leftNanos() / 1_000_000;
         lane.note(connection.endpoint(), refusal);
-        SnowbankException told = isLate ? Rest.soonest(core.lanes, deadlineNanos) : null;
+        SnowbankException told = isLate ? Rest.soonest(core.lanes, leftNanos()) : null;
         boolean leaves = refusal.action() == SnowbankException.LEAVE || isLate && told == null;
         if (leaves) {
             // Before the caller hears of it: its next call must not go to this connection.

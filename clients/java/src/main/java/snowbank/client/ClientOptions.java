@@ -20,6 +20,7 @@ import org.jspecify.annotations.Nullable;
 public final class ClientOptions implements Cloneable {
     /** Longer than any wait makes sense, and short enough to add to any time. */
     private static final Duration TIMEOUT_MAX = Duration.ofDays(365);
+    static final SnowbankListener NOBODY = new SnowbankListener() {};
 
     final List<Address> endpoints = new ArrayList<>();
     byte[] source = {};
@@ -29,7 +30,7 @@ public final class ClientOptions implements Cloneable {
     TlsFiles tls = TlsFiles.NONE;
     boolean prefersFirst;
     boolean takesTurns;
-    SnowbankListener listener = new SnowbankListener() {};
+    SnowbankListener listener = NOBODY;
     Limits limits = new Limits();
 
     private ClientOptions() {}

@@ -346,6 +346,9 @@ final class Connection {
                 }
             }
             row.remove();
+            while (!waiting.isEmpty() && waiting.element().call.isOver()) {
+                waiting.remove();
+            }
             if (!waiting.isEmpty()) {
                 enter(waiting.remove());
                 wake.release();

@@ -3,15 +3,19 @@ package snowbank.client;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -28,6 +32,8 @@ final class Core {
     /** One thread for the timers of all clients. It ends while there are none. */
     private static final ScheduledThreadPoolExecutor TIMER = timer();
     private static volatile @Nullable Thread timerThread;
+    /** The most events that a listener has not heard yet. Later ones are lost. */
+    private static final int EVENTS_MAX = 1_000;
 
     final ClientOptions options;
     final ClientOptions.Limits limits;
@@ -39,8 +45,14 @@ final class Core {
     /** The calls of the application in flight, for a close that lets them end. */
     final AtomicInteger applicationCalls = new AtomicInteger();
     /** All calls in flight, and all open connections, which the end of the client ends. */
-    private final Set<Call> calls = ConcurrentHashMap.newKeySet();
+    final Set<Call> calls = ConcurrentHashMap.newKeySet();
     private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
+    /** What the listener has not heard yet, and one thread at a time tells. */
+    private final Queue<Consumer<SnowbankListener>> events = new LinkedBlockingQueue<>(EVENTS_MAX);
+    private final ReentrantLock telling = new ReentrantLock();
+    /** Tells what the thread of the timers may not. Its thread ends when it is idle. */
+    final ThreadPoolExecutor listening = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS,
+        new LinkedBlockingQueue<>(1), task -> thread("snowbank-listener", task), new ThreadPoolExecutor.DiscardPolicy());
     volatile boolean isClosing;
     volatile boolean isClosed;
     volatile @Nullable SnowbankException collision;
@@ -51,6 +63,7 @@ final class Core {
         turns = new Turns(this);
         buffer = new Buffer(this);
         rounds = new Greet(this);
+        listening.allowCoreThreadTimeOut(true);
         for (Address address : options.endpoints) {
             if (lanes.isEmpty() || options.takesTurns) {
                 lanes.add(new Rest(this));
@@ -162,18 +175,37 @@ final class Core {
         }
     }
 
-    /** Calls the application's listener, whose mistakes are not the client's. */
+    /** Tells the application's listener, here unless it is busy: then it hears of this next. */
     void tell(Consumer<SnowbankListener> event) {
+        if (options.listener == ClientOptions.NOBODY) {
+            return;
+        }
+        events.offer(event);
+        if (Thread.currentThread() != timerThread) {
+            tellAll();
+            return;
+        }
+        // Nothing of the application runs here: while it waits, no call would end.
         try {
-            if (Thread.currentThread() == timerThread) {
-                // Nothing of the application runs there: while it waits, no call would end.
-                thread("snowbank-listener", () -> tell(event)).start();
-            } else {
-                event.accept(options.listener);
+            listening.execute(this::tellAll);
+        } catch (OutOfMemoryError noThread) {
+            // The listener hears of it with a later event.
+        }
+    }
+
+    /** Calls the listener, whose mistakes are not the client's, unless another thread does. */
+    private void tellAll() {
+        while (!events.isEmpty() && telling.tryLock()) {
+            try {
+                for (var event = events.poll(); event != null; event = events.poll()) {
+                    event.accept(options.listener);
+                }
+            } catch (RuntimeException | Error error) {
+                Thread thread = Thread.currentThread();
+                thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+            } finally {
+                telling.unlock();
             }
-        } catch (RuntimeException | Error error) {
-            Thread thread = Thread.currentThread();
-            thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
         }
     }
 

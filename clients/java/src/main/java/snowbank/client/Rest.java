@@ -79,7 +79,7 @@ final class Rest {
         } else {
             dial.thenAccept(failure -> {
                 if (failure != null && failure.reason() == SnowbankException.Reason.REFUSED) {
-                    SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.deadlineNanos) : failure;
+                    SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.leftNanos()) : failure;
                     if (told != null) {
                         call.fail(told);
                     }
@@ -210,8 +210,9 @@ final class Rest {
         left.finish();
     }
 
-    /** Returns the refusal with the shortest wait, if no endpoint may serve before that time. */
-    static @Nullable SnowbankException soonest(List<Rest> lanes, long beforeNanos) {
+    /** Returns the refusal with the shortest wait, if no endpoint may serve within that time. */
+    static @Nullable SnowbankException soonest(List<Rest> lanes, long leftNanos) {
+        long beforeNanos = System.nanoTime() + leftNanos;
         Endpoint first = null;
         for (Rest lane : lanes) {
             synchronized (lane) {

@@ -31,7 +31,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     /** How often a close with a time looks whether calls are in flight. */
     private static final long CLOSE_POLL_MS = 5;
 
-    private final Core core;
+    final Core core;
     private final Cleaner.Cleanable cleanable;
 
     /** Creates a client of the daemons at these addresses. */
@@ -167,7 +167,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
             throw Core.closed();
         }
         core.applicationCalls.incrementAndGet();
-        Call call = new Call(core, request, allowed);
+        Call call = new Call(core, request, allowed).begin();
         call.answer.whenComplete((reply, error) -> {
             core.applicationCalls.decrementAndGet();
             // A client is not dropped while a call is in flight.

@@ -21,6 +21,7 @@ import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -175,11 +176,7 @@ class ClientTest {
         CountDownLatch hold = new CountDownLatch(1);
         client.ping();
         daemon.onNext = tag -> {
-            try {
-                hold.await();
-            } catch (InterruptedException error) {
-                throw new IllegalStateException(error);
-            }
+            await(hold);
             daemon.onNext = null;
             return FakeDaemon.run(tag, 1, 1);
         };
@@ -271,6 +268,51 @@ class ClientTest {
         assertEquals(List.of(16L, 32L, 64L), daemon.counts.subList(0, 3));
         assertEquals(10_000, daemon.counts.get(daemon.counts.size() - 1));
         assertTrue(daemon.waits.stream().allMatch(wait -> wait == 50));
+    }
+
+    @Test
+    @Timeout(60)
+    void eachBatchIsTwiceTheOneBeforeWhoeverAsksForIt() throws Exception {
+        CountDownLatch stalled = new CountDownLatch(1);
+        CountDownLatch goesOn = new CountDownLatch(1);
+        ClientOptions options = options();
+        options.limits.clock = new ClientOptions.Clock() {
+            @Override
+            long wallMs() {
+                if (Thread.currentThread().getName().equals("stalls")) {
+                    stalled.countDown();
+                    ClientTest.await(goesOn);
+                }
+                return super.wallMs();
+            }
+        };
+        try (SnowbankClient shared = new SnowbankClient(options)) {
+            for (int draw = 0; draw < 7; draw++) {
+                shared.next();
+            }
+            // It takes the ID at which half is used, and looks at the clock before it asks for more.
+            Thread half = new Thread(shared::next, "stalls");
+            half.start();
+            stalled.await();
+            for (int draw = 0; draw < 9; draw++) {
+                shared.next();
+            }
+            goesOn.countDown();
+            half.join();
+            for (int draw = 17; draw < 16 + 32; draw++) {
+                shared.next();
+            }
+            eventually("the third batch", () -> daemon.counts.size() == 3);
+            assertEquals(List.of(16L, 32L, 64L), daemon.counts);
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            latch.await();
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     @Test
@@ -465,6 +507,59 @@ class ClientTest {
     }
 
     @Test
+    @Timeout(60)
+    void listenerThatBlocksHasOneThreadAndHearsAllInOrder() throws Exception {
+        CountDownLatch hold = new CountDownLatch(1);
+        List<String> heard = new CopyOnWriteArrayList<>();
+        ClientOptions options = options();
+        options.limits.answerMs = 10;
+        options.listener(new SnowbankListener() {
+            @Override
+            public void connected(String endpoint) {
+                heard.add("connected");
+            }
+
+            @Override
+            public void failed(String endpoint, SnowbankException reason) {
+                await(hold);
+                heard.add("failed");
+                throw new IllegalStateException("a mistake of the application");
+            }
+        });
+        daemon.isSilent = true;
+        Thread.UncaughtExceptionHandler usual = Thread.getDefaultUncaughtExceptionHandler();
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> { });
+        try (SnowbankClient listened = new SnowbankClient(options)) {
+            CompletableFuture<Void> ping = listened.pingAsync();
+            eventually("failures", () -> listened.stats().failures() >= 5);
+            eventually("one thread", () -> listeners() == 1);
+            daemon.isSilent = false;
+            ping.get();
+            hold.countDown();
+            eventually("all events", () -> heard.size() == 2 * listened.stats().failures() + 1);
+            for (int event = 0; event < heard.size(); event++) {
+                assertEquals(event % 2 == 0 ? "connected" : "failed", heard.get(event), heard.toString());
+            }
+            eventually("the idle thread has ended", () -> listeners() == 0);
+        }
+        daemon.isSilent = true;
+        options.listener = ClientOptions.NOBODY;
+        try (SnowbankClient silent = new SnowbankClient(options)) {
+            silent.pingAsync();
+            eventually("failures", () -> silent.stats().failures() >= 2);
+            assertEquals(0, silent.core.listening.getLargestPoolSize());
+        } finally {
+            hold.countDown();
+            Thread.setDefaultUncaughtExceptionHandler(usual);
+        }
+    }
+
+    private static long listeners() {
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().equals("snowbank-listener"))
+            .count();
+    }
+
+    @Test
     void fetchLastsAsLongAsTheLongestCallThatWaitsForIt() {
         AtomicInteger refusals = new AtomicInteger();
         daemon.onNext = tag -> refusals.getAndIncrement() == 0 ? FakeDaemon.error(tag, 6, 1, 5_000, "later")
@@ -473,6 +568,89 @@ class ClientTest {
             assertTrue(daemon.owns(impatient.next(PATIENCE)));
             assertEquals(1, impatient.stats().refusals());
         }
+    }
+
+    @Test
+    void fetchEndsWithTheLastCallThatWaitsForIt() throws Exception {
+        daemon.isSilent = true;
+        try (SnowbankClient impatient = new SnowbankClient(options().timeout(Duration.ofMillis(50)))) {
+            CompletableFuture<Long> ends = impatient.nextAsync();
+            Thread waits = new Thread(() -> assertThrows(SnowbankException.class, () -> impatient.next(Duration.ofDays(1))));
+            waits.start();
+            assertThrows(ExecutionException.class, ends::get);
+            Core core = impatient.core;
+            eventually("the call that waits, and its fetch", () -> core.calls.size() == 2);
+            waits.interrupt();
+            waits.join();
+            eventually("the fetch has ended", core.calls::isEmpty);
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void aShortestTimeoutEndsItsCallAlone() {
+        try (SnowbankClient shortest = new SnowbankClient(options().timeout(Duration.ofNanos(1)))) {
+            for (int call = 0; call < 100; call++) {
+                var error = assertThrows(SnowbankException.class, shortest::ping);
+                assertEquals(SnowbankException.Reason.DEADLINE, error.reason());
+                assertThrows(SnowbankException.class, () -> shortest.batch(1));
+            }
+            assertEquals(Set.of(), shortest.core.calls);
+            // Its fetches have the time of the calls that wait for them.
+            for (int draw = 0; draw < 100; draw++) {
+                assertTrue(daemon.owns(shortest.next(PATIENCE)));
+            }
+            assertThrows(SnowbankException.class, () -> {
+                while (true) {
+                    shortest.next();
+                }
+            });
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void noFetchIsMadeForACallThatIsLate() throws Exception {
+        daemon.isSilent = true;
+        Core core = new Core(options().timeout(Duration.ofNanos(1)).checked());
+        Wire.Request one = new Wire.Request(Wire.NEXT, 1, true);
+        AtomicInteger looks = new AtomicInteger();
+        // Its timer is late.
+        core.buffer.serve(new Call(core, one, Duration.ofMillis(20)) {
+            @Override
+            long leftNanos() {
+                looks.incrementAndGet();
+                return super.leftNanos();
+            }
+        });
+        eventually("its fetch has ended", core.calls::isEmpty);
+        assertTrue(looks.get() < 50, looks + " looks at its deadline");
+        daemon.isSilent = false;
+        daemon.drop();
+        Call next = new Call(core, one, PATIENCE).begin();
+        core.buffer.serve(next);
+        assertTrue(daemon.owns(next.answer.get().ids()[0]));
+        core.close();
+    }
+
+    @Test
+    void aCallThatEndsBeforeItsTurnDrawsNoIds() throws Exception {
+        CountDownLatch hold = new CountDownLatch(1);
+        daemon.onNext = tag -> {
+            await(hold);
+            return FakeDaemon.run(tag, daemon.lastId.incrementAndGet(), 1);
+        };
+        client.ping();
+        List<CompletableFuture<long[]>> calls = new ArrayList<>();
+        for (int call = 0; call < 1_100; call++) {
+            calls.add(client.batchAsync(1));
+        }
+        calls.subList(1_050, 1_100).forEach(call -> call.cancel(true));
+        hold.countDown();
+        CompletableFuture.allOf(calls.subList(0, 1_050).toArray(CompletableFuture<?>[]::new)).get();
+        client.ping();
+        assertEquals(1_050, daemon.counts.size());
+        assertEquals(0, client.stats().dropped());
     }
 
     @Test
