@@ -14,10 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Queue;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Future;
-import java.util.concurrent.Semaphore;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
@@ -46,16 +43,13 @@ final class Connection {
     private Wire.@Nullable Welcome welcome;
     private @Nullable Rest lane;
     private Rest.@Nullable Endpoint endpoint;
-    private final Queue<byte[]> output = new ConcurrentLinkedQueue<>();
-    private final ReentrantLock sending = new ReentrantLock();
-    /** Wakes the thread that sends. */
-    private final Semaphore wake = new Semaphore(0);
+    private final Core.Outbox<byte[]> output;
     /** The lock of this object guards all below. */
     private final ArrayDeque<Sent> row = new ArrayDeque<>();
     /** The requests that wait for a place in the row. */
     private final Queue<Sent> waiting = new ArrayDeque<>();
     private int lastTag = Wire.HELLO_TAG;
-    private volatile boolean isEnded;
+    volatile boolean isEnded;
     /** True once it is not needed but for the replies in the row. */
     private boolean isLeft;
     private @Nullable Future<?> check;
@@ -68,7 +62,7 @@ final class Connection {
     private static final class Sent {
         final Call call;
         final LongConsumer next;
-        final long count;
+        final Wire.Request asked;
         final Wire.Collector collector;
         int tag;
         /** The daemon's time before the first frame of the reply. */
@@ -79,17 +73,18 @@ final class Connection {
         /** When the daemon counts as stalled. */
         long stallsAtNanos;
 
-        Sent(Call call, LongConsumer next, long count) {
+        Sent(Call call, LongConsumer next, long maxCount) {
             this.call = call;
             this.next = next;
-            this.count = count;
-            this.collector = new Wire.Collector(call.request, count);
+            asked = call.request.upTo(maxCount);
+            collector = new Wire.Collector(asked);
         }
     }
 
     Connection(Core core, String label) {
         this.core = core;
         this.label = label;
+        output = new Core.Outbox<>("snowbank-writer " + label, IN_FLIGHT_MAX, this::send);
     }
 
     /** Sets the socket that a close ends, before it may block. */
@@ -155,22 +150,18 @@ final class Connection {
         return Objects.requireNonNull(endpoint);
     }
 
-    /** Makes a greeted connection that of a lane, whose lock is held. Its thread goes on with {@link #read}. */
-    void start(Rest lane, Rest.Endpoint endpoint) {
-        synchronized (this) {
-            if (isEnded) {
-                throw SnowbankException.unreachable(label, Dial.SILENT, null);
-            }
-            this.lane = lane;
-            this.endpoint = endpoint;
+    /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
+    synchronized void start(Rest lane, Rest.Endpoint endpoint) {
+        if (isEnded) {
+            throw SnowbankException.unreachable(label, Dial.SILENT, null);
         }
-        Core.thread("snowbank-writer " + label, this::sendForOthers).start();
+        this.lane = lane;
+        this.endpoint = endpoint;
     }
 
     /** Sends a request. {@code next} is called if the call may go on elsewhere. */
     void ask(Call call, LongConsumer next) {
-        Sent sent = new Sent(call, next, call.request.isFetch() ? Math.min(call.request.count(), welcome().maxCount())
-            : call.request.count());
+        Sent sent = new Sent(call, next, welcome().maxCount());
         boolean isOpen;
         synchronized (this) {
             isOpen = !isEnded;
@@ -182,10 +173,8 @@ final class Connection {
         }
         if (!isOpen) {
             next.accept(0);
-        } else if (socket instanceof Socket && !(Thread.currentThread() instanceof Core.Worker)) {
-            send();
         } else {
-            wake.release();
+            output.empty(socket instanceof Socket && !(Thread.currentThread() instanceof Core.Worker));
         }
     }
 
@@ -194,15 +183,14 @@ final class Connection {
         // Far fewer than 65,535 requests are in the row.
         lastTag = lastTag % TAG_MAX + 1;
         sent.tag = lastTag;
-        Wire.Request asked = new Wire.Request(sent.call.request.kind(), sent.count, sent.call.request.isFetch());
-        long maxWaitMs = asked.kind() != Wire.NEXT ? 0 : asked.isFetch() ? FETCH_WAIT_MS : ASKED_WAIT_MS;
+        long maxWaitMs = sent.asked.kind() != Wire.NEXT ? 0 : sent.asked.isFetch() ? FETCH_WAIT_MS : ASKED_WAIT_MS;
         sent.waitMs = Math.max(0, Math.min(maxWaitMs, sent.call.leftNanos() / 1_000_000));
         sent.call.tried();
         row.add(sent);
         if (row.size() == 1) {
             due(sent);
         }
-        output.add(asked.encode(sent.tag, core.options.source, sent.waitMs));
+        output.queue.add(sent.asked.encode(sent.tag, core.options.source, sent.waitMs));
     }
 
     /** The daemon can read this request now. The lock must be held. */
@@ -273,28 +261,16 @@ final class Connection {
         return row.isEmpty() && lastTag != Wire.HELLO_TAG;
     }
 
-    /** Sends what waits for it, unless another thread does. */
-    private void send() {
-        while (!output.isEmpty() && sending.tryLock()) {
-            try {
-                ByteArrayOutputStream all = new ByteArrayOutputStream();
-                for (byte[] request = output.poll(); request != null; request = output.poll()) {
-                    all.write(request);
-                }
-                all.writeTo(out);
-                out.flush();
-            } catch (IOException error) {
-                // The reader finds the daemon's last words, which count more.
-            } finally {
-                sending.unlock();
+    private void send(Queue<byte[]> requests) {
+        try {
+            ByteArrayOutputStream all = new ByteArrayOutputStream();
+            for (byte[] request = requests.poll(); request != null; request = requests.poll()) {
+                all.write(request);
             }
-        }
-    }
-
-    private void sendForOthers() {
-        while (!isEnded) {
-            wake.acquireUninterruptibly();
-            send();
+            all.writeTo(out);
+            out.flush();
+        } catch (IOException error) {
+            // The reader finds the daemon's last words, which count more.
         }
     }
 
@@ -351,7 +327,7 @@ final class Connection {
             }
             if (!waiting.isEmpty()) {
                 enter(waiting.remove());
-                wake.release();
+                output.empty(false);
             }
             Sent following = row.peek();
             if (following != null) {
@@ -380,7 +356,7 @@ final class Connection {
         try {
             out.write(Wire.Request.OF_INFO.encode(Wire.HELLO_TAG + 1, new byte[0], 0));
             out.flush();
-            Wire.Collector collector = new Wire.Collector(Wire.Request.OF_INFO, 0);
+            Wire.Collector collector = new Wire.Collector(Wire.Request.OF_INFO);
             while (!collector.add(Wire.read(in))) {
                 // Another frame follows.
             }
@@ -430,7 +406,6 @@ final class Connection {
                 check.cancel(false);
             }
         }
-        wake.release();
         try {
             socket.close();
         } catch (IOException error) {

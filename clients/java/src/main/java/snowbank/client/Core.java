@@ -47,12 +47,8 @@ final class Core {
     /** All calls in flight, and all open connections, which the end of the client ends. */
     final Set<Call> calls = ConcurrentHashMap.newKeySet();
     private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
-    /** What the listener has not heard yet, and one thread at a time tells. */
-    private final Queue<Consumer<SnowbankListener>> events = new LinkedBlockingQueue<>(EVENTS_MAX);
-    private final ReentrantLock telling = new ReentrantLock();
-    /** Tells what the thread of the timers may not. Its thread ends when it is idle. */
-    final ThreadPoolExecutor listening = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS,
-        new LinkedBlockingQueue<>(1), task -> thread("snowbank-listener", task), new ThreadPoolExecutor.DiscardPolicy());
+    /** What the listener has not heard yet. */
+    final Outbox<Consumer<SnowbankListener>> events = new Outbox<>("snowbank-listener", EVENTS_MAX, this::tellAll);
     volatile boolean isClosing;
     volatile boolean isClosed;
     volatile @Nullable SnowbankException collision;
@@ -63,7 +59,6 @@ final class Core {
         turns = new Turns(this);
         buffer = new Buffer(this);
         rounds = new Greet(this);
-        listening.allowCoreThreadTimeOut(true);
         for (Address address : options.endpoints) {
             if (lanes.isEmpty() || options.takesTurns) {
                 lanes.add(new Rest(this));
@@ -91,6 +86,41 @@ final class Core {
 
     static Thread thread(String name, Runnable task) {
         return new Worker(name, task);
+    }
+
+    /** What one thread at a time empties: one that has added to it, or one of its own, which ends when it is idle. */
+    static final class Outbox<T> {
+        final Queue<T> queue;
+        final ThreadPoolExecutor own;
+        private final Consumer<Queue<T>> task;
+        private final ReentrantLock emptying = new ReentrantLock();
+
+        Outbox(String name, int limit, Consumer<Queue<T>> task) {
+            queue = new LinkedBlockingQueue<>(limit);
+            own = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(1),
+                work -> thread(name, work), new ThreadPoolExecutor.DiscardPolicy());
+            own.allowCoreThreadTimeOut(true);
+            this.task = task;
+        }
+
+        /** Empties it, here or on its own thread, unless another one does. */
+        void empty(boolean isHere) {
+            if (!isHere) {
+                try {
+                    own.execute(() -> empty(true));
+                } catch (OutOfMemoryError noThread) {
+                    // Who adds to it next empties it.
+                }
+                return;
+            }
+            while (!queue.isEmpty() && emptying.tryLock()) {
+                try {
+                    task.accept(queue);
+                } finally {
+                    emptying.unlock();
+                }
+            }
+        }
     }
 
     /** Runs a task on a thread of its own. The future has its result, what it throws, or why there is no thread. */
@@ -180,32 +210,20 @@ final class Core {
         if (options.listener == ClientOptions.NOBODY) {
             return;
         }
-        events.offer(event);
-        if (Thread.currentThread() != timerThread) {
-            tellAll();
-            return;
-        }
-        // Nothing of the application runs here: while it waits, no call would end.
-        try {
-            listening.execute(this::tellAll);
-        } catch (OutOfMemoryError noThread) {
-            // The listener hears of it with a later event.
-        }
+        events.queue.offer(event);
+        // Nothing of the application runs on the timers' thread: while it waits, no call would end.
+        events.empty(Thread.currentThread() != timerThread);
     }
 
-    /** Calls the listener, whose mistakes are not the client's, unless another thread does. */
-    private void tellAll() {
-        while (!events.isEmpty() && telling.tryLock()) {
-            try {
-                for (var event = events.poll(); event != null; event = events.poll()) {
-                    event.accept(options.listener);
-                }
-            } catch (RuntimeException | Error error) {
-                Thread thread = Thread.currentThread();
-                thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
-            } finally {
-                telling.unlock();
+    /** Calls the listener, whose mistakes are not the client's. */
+    private void tellAll(Queue<Consumer<SnowbankListener>> told) {
+        try {
+            for (var event = told.poll(); event != null; event = told.poll()) {
+                event.accept(options.listener);
             }
+        } catch (RuntimeException | Error error) {
+            Thread thread = Thread.currentThread();
+            thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
         }
     }
 

@@ -3,7 +3,6 @@ package snowbank.client;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -12,6 +11,7 @@ import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -98,6 +98,7 @@ final class Dial {
                 encrypt(core.options.tls, address, connection);
             }
             connection.hello(core.options.readToken());
+            core.rounds.begin();
             return connection;
         } catch (Throwable error) {
             connection.close();
@@ -161,7 +162,7 @@ final class Dial {
         connection.use(socket.getInputStream(), socket.getOutputStream());
     }
 
-    /** Opens a Unix socket. The streams of {@code Channels} cannot read and write at once. */
+    /** Opens a Unix socket. With both streams of {@code Channels} it could not read and write at once. */
     private static void unix(Connection connection, String path) throws IOException {
         SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         connection.use(connection.label, channel);
@@ -178,20 +179,7 @@ final class Dial {
                 return channel.read(ByteBuffer.wrap(into, at, size));
             }
         };
-        OutputStream out = new OutputStream() {
-            @Override
-            public void write(int one) throws IOException {
-                write(new byte[] {(byte) one}, 0, 1);
-            }
-
-            @Override
-            public void write(byte[] from, int at, int size) throws IOException {
-                for (ByteBuffer left = ByteBuffer.wrap(from, at, size); left.hasRemaining();) {
-                    channel.write(left);
-                }
-            }
-        };
-        connection.use(in, out);
+        connection.use(in, Channels.newOutputStream(channel));
     }
 
     /** Returns the reason of an error of the network in words. */

@@ -15,9 +15,8 @@ final class Rest {
     private final List<Endpoint> endpoints = new ArrayList<>();
     /** The index of the endpoint that is connected, or that is next. */
     private int current;
-    private @Nullable Connection connection;
-    /** The dial in flight, which all calls without a connection wait for, and its failure or null. */
-    private @Nullable CompletableFuture<SnowbankException> dialing;
+    /** The connection, or the dial in flight, which all calls wait for, or null. */
+    private @Nullable CompletableFuture<Connection> dial;
 
     /** An endpoint, and how it has been. The lane's lock guards it. */
     static final class Endpoint {
@@ -54,47 +53,39 @@ final class Rest {
      * time until the lane may be asked again, in ns.
      */
     void ask(Call call, LongConsumer next) {
-        Connection open;
-        CompletableFuture<SnowbankException> dial;
+        CompletableFuture<Connection> dialed;
         Endpoint begun = null;
         long restNanos = 0;
         synchronized (this) {
-            if (connection == null && dialing == null) {
+            if (dial == null) {
                 restNanos = choose();
                 if (restNanos == 0) {
                     begun = endpoints.get(current);
-                    dialing = new CompletableFuture<>();
+                    dial = new CompletableFuture<>();
                 }
             }
-            open = connection;
-            dial = dialing;
+            dialed = dial;
         }
-        if (begun != null && dial != null) {
-            begin(begun, dial);
-        }
-        if (open != null) {
-            open.ask(call, next);
-        } else if (dial == null) {
+        if (dialed == null) {
             next.accept(restNanos);
-        } else {
-            dial.thenAccept(failure -> {
-                if (failure != null && failure.reason() == SnowbankException.Reason.REFUSED) {
-                    SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.leftNanos()) : failure;
-                    if (told != null) {
-                        call.fail(told);
-                    }
-                }
-                Connection made;
-                synchronized (this) {
-                    made = connection;
-                }
-                if (made != null) {
-                    made.ask(call, next);
-                } else {
-                    next.accept(0);
-                }
-            });
+            return;
         }
+        if (begun != null) {
+            begin(begun, dialed);
+        }
+        dialed.whenComplete((made, error) -> {
+            if (made != null) {
+                made.ask(call, next);
+                return;
+            }
+            if (error instanceof SnowbankException failure && failure.reason() == SnowbankException.Reason.REFUSED) {
+                SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.leftNanos()) : failure;
+                if (told != null) {
+                    call.fail(told);
+                }
+            }
+            next.accept(0);
+        });
     }
 
     /** Goes to the first endpoint that does not rest, or returns how long all rest. The lock is held. */
@@ -117,40 +108,28 @@ final class Rest {
     }
 
     /** Begins a dial, which ends in a connection or in that endpoint's failure, whatever is thrown. */
-    private void begin(Endpoint endpoint, CompletableFuture<SnowbankException> dial) {
+    private void begin(Endpoint endpoint, CompletableFuture<Connection> dialed) {
         String text = endpoint.place.address.text();
         Core.run("snowbank " + text, () -> {
-            Connection made = connect(endpoint);
+            Connection made = Dial.greet(core, endpoint.place);
+            made.start(this, endpoint);
             core.tell(listener -> listener.connected(made.label));
-            dial.complete(null);
+            dialed.complete(made);
+            if (made.isEnded) {
+                // Nobody could leave it before.
+                leave(made, null);
+            }
             made.read();
-            return made;
+            return true;
         }).exceptionally(error -> {
             SnowbankException failure = Dial.failure(text, error);
             synchronized (this) {
-                dialing = null;
+                dial = null;
                 rest(endpoint, failure);
             }
             core.failed(text, failure);
-            dial.complete(failure);
-            return null;
+            return dialed.completeExceptionally(failure);
         });
-    }
-
-    private Connection connect(Endpoint endpoint) {
-        Connection made = Dial.greet(core, endpoint.place);
-        try {
-            core.rounds.begin();
-            synchronized (this) {
-                made.start(this, endpoint);
-                connection = made;
-                dialing = null;
-            }
-            return made;
-        } catch (Throwable error) {
-            made.close();
-            throw error;
-        }
     }
 
     /**
@@ -176,10 +155,10 @@ final class Rest {
      * use, or the daemon says so. Without a reason it has not.
      */
     synchronized boolean leave(Connection left, @Nullable SnowbankException reason) {
-        if (connection != left) {
+        if (connection() != left) {
             return false;
         }
-        connection = null;
+        dial = null;
         if (reason == null) {
             return false;
         }
@@ -199,11 +178,11 @@ final class Rest {
     void backTo(int index) {
         Connection left;
         synchronized (this) {
-            if (index >= current || connection == null) {
+            left = connection();
+            if (index >= current || left == null) {
                 return;
             }
-            left = connection;
-            connection = null;
+            dial = null;
             current = index;
             endpoints.get(index).restsUntilNanos = System.nanoTime();
         }
@@ -233,7 +212,7 @@ final class Rest {
     synchronized void addReasons(List<SnowbankException> reasons, List<String> texts) {
         for (int i = 0; i < endpoints.size(); i++) {
             Endpoint endpoint = endpoints.get(i);
-            boolean isCurrent = i == current && (connection != null || dialing != null);
+            boolean isCurrent = i == current && dial != null;
             if (endpoint.reason != null) {
                 reasons.add(endpoint.reason);
                 texts.add(endpoint.reason.getMessage());
@@ -244,6 +223,6 @@ final class Rest {
     }
 
     synchronized @Nullable Connection connection() {
-        return connection;
+        return dial == null ? null : dial.getNow(null);
     }
 }

@@ -84,10 +84,6 @@ public final class SnowbankException extends RuntimeException {
         return action;
     }
 
-    int codeNumber() {
-        return code;
-    }
-
     long retryAfterMs() {
         return retryAfter.toMillis();
     }

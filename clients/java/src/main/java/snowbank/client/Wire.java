@@ -68,6 +68,11 @@ final class Wire {
         static final Request OF_PING = new Request(PING, 0, false);
         static final Request OF_INFO = new Request(INFO, 0, false);
 
+        /** A fetch asks for no more than the daemon gives at once. */
+        Request upTo(long maxCount) {
+            return isFetch ? new Request(kind, Math.min(count, maxCount), true) : this;
+        }
+
         byte[] encode(int tag, byte[] source, long waitMs) {
             if (kind != NEXT) {
                 return head(kind, 0, tag, 0).array();
@@ -173,7 +178,6 @@ final class Wire {
     /** Joins the frames of one reply, and checks the protocol's promises. */
     static final class Collector {
         private final Request asked;
-        private final long wanted;
         private long[] ids = {};
         private int size;
         /** The lowest that the next ID may be. It is negative beyond the highest of 63 bits. */
@@ -181,9 +185,8 @@ final class Wire {
         private int kind;
         private final ByteArrayOutputStream json = new ByteArrayOutputStream(0);
 
-        Collector(Request asked, long wanted) {
+        Collector(Request asked) {
             this.asked = asked;
-            this.wanted = wanted;
         }
 
         boolean isBegun() {
@@ -207,7 +210,8 @@ final class Wire {
             if (frame.hasMore()) {
                 return false;
             }
-            require(size == wanted || asked.isFetch, "its reply has " + size + " IDs and " + wanted + " were asked for");
+            require(size == asked.count || asked.isFetch,
+                "its reply has " + size + " IDs and " + asked.count + " were asked for");
             return true;
         }
 
@@ -238,14 +242,14 @@ final class Wire {
 
         /** Makes sure that the next IDs increase, fit and were asked for, and makes room for them. */
         private void check(long first, long count, long stride) throws Breach {
-            require(size + count <= wanted, "its reply has more than the " + wanted + " IDs asked for");
+            require(size + count <= asked.count, "its reply has more than the " + asked.count + " IDs asked for");
             require(first >= 0 && Long.compareUnsigned((count - 1) * stride, Long.MAX_VALUE - first) <= 0,
                 "its IDs from " + Long.toUnsignedString(first) + " on exceed 63 bits");
             require(least >= 0 && first >= least, "its IDs do not increase: " + first + " comes after " + (least - 1));
             least = first + (count - 1) * stride + 1;
             if (size + count > ids.length) {
                 // At most twice what has arrived.
-                ids = Arrays.copyOf(ids, (int) Math.max(size + count, Math.min(2L * ids.length, wanted)));
+                ids = Arrays.copyOf(ids, (int) Math.max(size + count, Math.min(2L * ids.length, asked.count)));
             }
         }
 

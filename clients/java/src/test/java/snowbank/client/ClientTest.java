@@ -547,7 +547,7 @@ class ClientTest {
         try (SnowbankClient silent = new SnowbankClient(options)) {
             silent.pingAsync();
             eventually("failures", () -> silent.stats().failures() >= 2);
-            assertEquals(0, silent.core.listening.getLargestPoolSize());
+            assertEquals(0, silent.core.events.own.getLargestPoolSize());
         } finally {
             hold.countDown();
             Thread.setDefaultUncaughtExceptionHandler(usual);

@@ -467,7 +467,7 @@ final class ConformancePlay implements AutoCloseable {
             throw error;
         }
         return switch (known.reason()) {
-            case REFUSED -> known.codeNumber() > 10 ? "refused" : known.code().orElseThrow();
+            case REFUSED -> known.code().orElseThrow().replaceFirst("^code .*", "refused");
             case DEADLINE -> "timeout";
             case COLLISION -> "collision";
             default -> known.reason().toString();
