@@ -10,7 +10,8 @@ use crate::support::Daemon;
 use crate::support::faketime::{FakeClock, Step, ms_between, true_unix_ms};
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
-use crate::support::wire::CLOCK_BEHIND;
+use crate::support::poll;
+use crate::support::wire::{Ask, CLOCK_BEHIND, NO_CEILING};
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
@@ -238,4 +239,33 @@ fn a_forward_step_after_a_kill_is_held_for_step_hold() {
         testimony.assert_unique_and_ordered();
         Some(())
     });
+}
+
+/// Another machine may have had the worker ID until the new time, if that is right. If it is wrong, what is
+/// written by it would last.
+#[test]
+fn a_worker_id_that_the_last_run_had_not_waits_until_a_step_is_judged() {
+    const DAY_MS: i64 = 86_400_000;
+    for (hold, is_right) in [("3s", true), ("1h", false)] {
+        let toml = |worker_ids| format!("worker_ids = {worker_ids}\n[clock]\nstep_hold = {hold:?}");
+        let Some(machine) = Machine::with_clock() else { return };
+        let daemon = machine.start(&toml(1));
+        daemon.connect().next(Ask::of(1)).runs();
+        daemon.stop();
+        machine.clock().step(DAY_MS);
+        let daemon = machine.start(&toml(2));
+        daemon.assert_logs("hands out nothing: source \"default\": the clock jumped ahead to ");
+        let (code, _, text) = daemon.connect().next(Ask::of(1).wait_ms(0)).error();
+        assert!(code == NO_CEILING && text.contains("the clock jumped ahead"), "{text}");
+        if !is_right {
+            machine.clock().step(-DAY_MS);
+        }
+        let id = poll("an ID", || {
+            let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
+            reply.id_count().map(|_| reply.runs()[0].first)
+        });
+        let ahead_ms = twitter_unix_ms(id) as i64 - true_unix_ms(Instant::now()) as i64;
+        assert_eq!(ahead_ms > DAY_MS / 2, is_right, "{ahead_ms}");
+        daemon.stop();
+    }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::first_position::{FirstPosition, guard, guard_in_step};
+use self::first_position::{FirstPosition, guard, may_start_in_step};
 use crate::config::{SourceSettings, directory_options};
 use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
@@ -61,6 +61,15 @@ pub(super) fn check_end(name: &str, numbering: &Numbering, bound: u64) -> Result
              to that may have been handed out; give its time field as many values as before"
         ),
     }))
+}
+
+/// Returns the refusal of a start beside a forward step of the clock that is not believed yet. `read` is
+/// the clock as it was read.
+fn clock_stepped(name: &str, read: UnixMicros) -> StartError {
+    StartError::ClockStepped(format!(
+        "source {name:?}: the clock jumped ahead to {}, which is not believed before clock.step_hold is over, and another          machine may have used the worker IDs until then; wait, or, if that time is wrong, set the clock right",
+        read.rfc3339(0)
+    ))
 }
 
 /// Returns the highest bound of marks; 0 without a mark.
@@ -443,17 +452,14 @@ impl Found {
             let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
-            let latest_wall = now.wall.max(read);
             // A worker ID of a fleet starts above its key's bound.
-            let used_until = if claimant.in_fleet { now.wall } else { latest_wall };
-            let guards = guard(numbering, &self.records, used_until).max(guard_in_step(
-                numbering,
-                &self.records,
-                self.boot(),
-                now.wall,
-                used_until,
-            ));
-            let bound = stored.id_bound.max(guards).max(floor);
+            let is_safe = claimant.in_fleet || may_start_in_step(numbering, &self.records, self.boot());
+            if read > now.wall && !is_safe {
+                return Err(clock_stepped(claimant.name, read));
+            }
+            let latest_wall = now.wall.max(read);
+            let guarded = guard(numbering, &self.records, now.wall);
+            let bound = stored.id_bound.max(guarded).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, latest_wall)?;
             notes.extend(note);
             check_end(claimant.name, numbering, bound.max(highest_mark(&source.locks.marks()?)))?;

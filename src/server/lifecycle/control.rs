@@ -59,6 +59,7 @@ use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::service::{Logs, Notifier};
+use snowbank_core::clock::Remembered;
 
 /// The pause before the second try to take worker IDs. It is short, because another daemon may be
 /// stopping and about to give back its worker ID. Each later pause is twice as long as the pause
@@ -99,6 +100,8 @@ pub(super) struct Control {
     pub(super) notifier: Notifier,
     pub(super) logs: Logs,
     pub(super) opened: Option<Opened>,
+    /// What the clock began with.
+    pub(super) remembered: Option<Remembered>,
     /// How the daemon notices a restore of the machine: a line that is logged with the first grant.
     pub(super) notices_restores: Option<Note>,
 }
@@ -368,6 +371,7 @@ fn brief(error: &StartError) -> &'static str {
     match error {
         StartError::HeldInFleet(_) => "none is free",
         StartError::CoordinatorSilent(_) => "the fleet's coordinator does not answer",
+        StartError::ClockStepped(_) => "the clock jumped ahead, and is not believed yet",
         _ => "its start was refused",
     }
 }

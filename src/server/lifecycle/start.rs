@@ -145,6 +145,7 @@ impl Server {
             notifier: beginning.notifier,
             logs: beginning.logs,
             opened: None,
+            remembered: None,
             notices_restores: None,
         };
         Ok(Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted })

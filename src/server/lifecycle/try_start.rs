@@ -271,16 +271,19 @@ impl Control {
         Ok(found)
     }
 
-    /// Lets the clock begin with what the state remembers, unless a source has had a grant.
-    /// `numberings` are those of the sources that start now. If other sources have none yet, all
-    /// that the state remembers counts.
-    fn remember(&self, found: &Found, numberings: &[&Numbering], began: Reading) {
+    /// Lets the clock begin with what the state remembers, unless a source has had a grant, or the clock
+    /// has begun with just that: it may judge a step, for which a source waits. `numberings` are those of
+    /// the sources that start now. If other sources have none yet, all that the state remembers counts.
+    fn remember(&mut self, found: &Found, numberings: &[&Numbering], began: Reading) {
         if self.has_served {
             return;
         }
         let is_all = numberings.len() == self.settings.sources.len();
         let stored = found.numberings().filter(|_| !is_all);
         let remembered = found.remembered(numberings.iter().copied().chain(stored), began);
+        if self.remembered.replace(remembered) == Some(remembered) {
+            return;
+        }
         let (done, is_done) = mpsc::channel();
         self.tell_keeper(Change::Clock(remembered, began, done));
         let _ = is_done.recv();

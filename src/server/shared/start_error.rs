@@ -24,6 +24,8 @@ pub enum StartError {
     WorkerIdHeld(String),
     /// The clock has not reached an instant that it must have passed.
     ClockBehind(String),
+    /// The clock jumped ahead, and is not believed yet.
+    ClockStepped(String),
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
     /// Another daemon of the fleet holds a worker ID, a counter or the state that this daemon
@@ -50,16 +52,20 @@ impl StartError {
             }
             StartError::WorkerIdHeld(_)
             | StartError::ClockBehind(_)
+            | StartError::ClockStepped(_)
             | StartError::CoordinatorSilent(_)
             | StartError::HeldInFleet(_)
             | StartError::MayPass(_) => EXIT_AGAIN,
         }
     }
 
-    /// Returns true if the start failed only because the daemon has no worker ID from its fleet.
-    /// The daemon then waits for a worker ID.
+    /// Returns true if the start failed only because the daemon has no worker ID from its fleet, or
+    /// cannot tell yet whether its worker IDs are free. The daemon then waits, and tries again.
     pub fn lacks_only_worker_id(&self) -> bool {
-        matches!(self, StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_))
+        matches!(
+            self,
+            StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_) | StartError::ClockStepped(_)
+        )
     }
 
     /// Returns the error for an operation that the system refused, with the text `reason`.

@@ -8,39 +8,27 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Record, Start};
 
-/// Returns the lowest ID at which these worker IDs may start. If the state has a record of each of
-/// them, this is 0. Otherwise it is the first ID of the next tick, because an earlier process,
-/// perhaps on another machine, may have handed out IDs of the current tick with a worker ID that
-/// has no record.
+/// Returns the lowest ID at which these worker IDs may start. If the last run of this state had each of
+/// them, this is 0. Otherwise it is the first ID of the next tick, because another machine may have
+/// handed out IDs of the current tick with a worker ID that this state never had, or had before.
 ///
 /// Records of other worker IDs do not count, because they do not show which IDs were handed out
 /// with these worker IDs. For a ticket counter, this is always 0: a counter without a record starts
 /// only if the fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> u64 {
-    if numbering.snowflake().is_none() || store::has_records_of_all(records, numbering) {
+    let of_last_run = records.iter().filter(|record| !record.retired);
+    if numbering.snowflake().is_none() || store::has_records_of_all(of_last_run, numbering) {
         return 0;
     }
     numbering.id_bound(numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1))))
 }
 
-/// Returns the lowest ID at which these worker IDs may start while a forward step of the clock is held:
-/// the first of the tick of `read`, the clock as it was read. That clock may be right, and another machine
-/// may have used the worker IDs until then. 0 if no step is held, or if the state ran last with each of
-/// the worker IDs, in this boot.
-pub(super) fn guard_in_step(
-    numbering: &Numbering,
-    records: &[Record],
-    boot: Option<&str>,
-    now: UnixMicros,
-    read: UnixMicros,
-) -> u64 {
-    let ran_last = records.iter().filter(|record| !record.retired && record.boot.as_deref() == boot);
-    let tick = numbering.tick_at(read);
-    let is_known = boot.is_some() && store::has_records_of_all(ran_last, numbering);
-    if numbering.snowflake().is_none() || tick <= numbering.tick_at(now) || is_known {
-        return 0;
-    }
-    numbering.id_bound(numbering.first_of(tick))
+/// Returns whether these worker IDs may start while a forward step of the clock is not believed yet: only
+/// if this state ran last with each of them, in this boot. The step may be right, and another machine may
+/// have used the worker IDs until then.
+pub(super) fn may_start_in_step(numbering: &Numbering, records: &[Record], boot: Option<&str>) -> bool {
+    let of_last_run = records.iter().filter(|record| !record.retired && record.boot.as_deref() == boot);
+    numbering.snowflake().is_none() || boot.is_some() && store::has_records_of_all(of_last_run, numbering)
 }
 
 /// The first position of a source.

@@ -42,33 +42,37 @@ fn planned(
     (found.plan(sources, &[], fleet, NOW, read, &mut begun).unwrap(), begun)
 }
 
-/// Another machine may have used these worker IDs in the current tick. Records of other worker IDs
-/// do not show whether it has, nor does it matter that this daemon does not believe the clock yet.
+/// Another machine may have used these worker IDs in the current tick, also those that this state had
+/// before its last run. Records of other worker IDs do not show whether it has.
 #[test]
-fn unknown_worker_ids_start_above_the_current_tick() {
+fn worker_ids_that_the_last_run_had_not_start_above_the_current_tick() {
     let (_, known) = source("worker_ids = 2");
     let tick = known.tick_at(NOW.wall);
     let end = Position(known.first_of(tick).0 + 10);
-    let records = [Record::new("default", &known, end, &Owner::new(), &host_in("this boot"))];
-    let all = [("2", true), ("1", false), ("3", false), ("2-3", false)].into_iter();
-    for ((worker_ids, is_known), stepped_s) in all.flat_map(|one| [(one, 0), (one, 1_200)]) {
-        let read = UnixMicros(NOW.wall.0 + stepped_s * 1_000_000);
+    let of = |name: &str, worker_ids: &str, retired: bool| {
+        let (_, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
+        let record = Record::new(name, &numbering, end, &Owner::new(), &host_in("this boot"));
+        Record { retired, ..record }
+    };
+    let records = [of("default", "2", false), of("gone", "4", true)];
+    for (worker_ids, had) in [("2", true), ("1", false), ("3", false), ("2-3", false), ("4", false)] {
         let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
-        let next = numbering.first_of(Tick(numbering.tick_at(read).0 + 1));
+        let next = numbering.first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
         let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-        let (positions, _) = planned(&found(records.to_vec()), &sources, &FromFleet::default(), read);
+        let (positions, _) = planned(&found(records.to_vec()), &sources, &FromFleet::default(), NOW.wall);
         let first = positions[0];
-        assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
+        assert_eq!(first.position >= next, !had, "{worker_ids}: {first:?}");
         let after = sources[0].numbering.position_from(first.start.id_bound);
         assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
     }
 }
 
-/// The state once had these worker IDs. Another machine may have had them since.
+/// The clock may be right, and another machine may have had the worker ID until then. Or it is wrong, and
+/// what is written by it would last.
 #[test]
-fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
+fn only_worker_ids_of_the_last_run_start_beside_a_step_that_is_held() {
     let (settings, numbering) = source("worker_ids = 2");
     let read = UnixMicros(NOW.wall.0 + 1_200_000_000);
     let end = numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 - 3_600));
@@ -76,19 +80,18 @@ fn worker_ids_of_an_earlier_run_start_at_the_clock_that_was_read() {
     let directory = tempfile::tempdir().unwrap();
     let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-    let first_tick = |record: &Record, read| {
-        let found = found(vec![record.clone()]);
-        let (positions, _) = planned(&found, &sources, &FromFleet::default(), read);
-        sources[0].numbering.tick_of(positions[0].position)
+    let started = |records: &[Record], read| {
+        let mut begun = Begun::default();
+        found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW, read, &mut begun)
     };
     let retired = Record { retired: true, ..record.clone() };
     let before = Record { boot: Some(String::from("an earlier boot")), ..record.clone() };
-    let of_the_clock = sources[0].numbering.tick_at(read);
-    for earlier in [retired, before] {
-        assert_eq!(first_tick(&earlier, read), of_the_clock, "{earlier:?}");
-        assert!(first_tick(&earlier, NOW.wall) < of_the_clock, "no step is held");
+    for records in [&[][..], &[retired], &[before]] {
+        let waits = started(records, read);
+        assert!(waits.is_err_and(|error| error.lacks_only_worker_id()), "{records:?}");
+        assert!(started(records, NOW.wall).is_ok(), "no step is held");
     }
-    assert!(first_tick(&record, read) < of_the_clock, "the last run used them");
+    assert!(started(&[record], read).is_ok(), "the last run used it");
 }
 
 /// A daemon with another state used the worker ID after the clock was set right, and this daemon does not
