@@ -403,7 +403,7 @@ impl Backfill {
                 await_reader(is_stopped)?;
                 // A write that fails may have reached the reader in part.
                 self.printed = (Position(position.0 + 1), Some(instant));
-                out.write_all(&text).map_err(not_written)?;
+                out.write_all(&text).map_err(|error| not_written(error, instant))?;
                 text.clear();
             }
         }
@@ -422,15 +422,19 @@ impl Backfill {
 }
 
 /// Returns the failure of a write. Not all IDs reached a reader that has gone, so unlike other
-/// commands this one has then failed.
-fn not_written(error: io::Error) -> Failure {
+/// commands this one has then failed. `instant` is that of the last line whose ID may have been written.
+fn not_written(error: io::Error, instant: UnixMicros) -> Failure {
+    let goes_on = format!(
+        "this worker ID goes on at {}, and rows before it that got no ID need another worker ID",
+        instant.rfc3339(3)
+    );
     if error.kind() != io::ErrorKind::BrokenPipe {
         return Failure::no(format_args!(
-            "cannot write the output: {error}; if its last line has no line end, remove it: it is a part of an ID; then go on \
-             with the instants whose IDs are not printed"
+            "cannot write the output: {error}; if its last line has no line end, remove it: it is a part of an ID; \
+             {goes_on}"
         ));
     }
-    Failure::no("the reader of the output is gone; go on with the instants whose IDs it did not read")
+    Failure::no(format_args!("the reader of the output is gone; {goes_on}"))
 }
 
 /// The name of the records of back-filling.

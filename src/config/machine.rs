@@ -154,7 +154,9 @@ impl Machine {
                 let number = number_of_host_name(&self.host_name);
                 let name = || excerpt(&self.host_name);
                 let number = number.map_err(|fault| NoNumber::HostName { name: name(), fault })?;
-                (number, format!("host name {:?}", self.host_name))
+                let place = format!("host name {:?}", self.host_name);
+                let has_others = !in_fleet && has_other_digits(&self.host_name);
+                (number, if has_others { format!("{place}, {OTHERS_DO_NOT_COUNT}") } else { place })
             }
             WorkerIdFrom::Ipv4(of) => {
                 let (address, prefix, place) = self.address(of)?;
@@ -165,11 +167,12 @@ impl Machine {
                     Some(prefix) if 32 - prefix > bits && !in_fleet => {
                         return Err(NoNumber::WideSubnet { address, prefix, bits, place });
                     }
-                    None if bits < 32 && !in_fleet => (
+                    // An interface does not tell whether other machines are in other subnets.
+                    _ if bits < 32 && !in_fleet && !matches!(of, Ipv4Of::Subnet(..)) => (
                         low_bits(address, bits),
                         format!(
-                            "{place}, whose subnet is not known: no other machine's address may end in the same {bits} \
-                             bits; name the subnet, as in \"ipv4:10.1.2.0/24\", and it is checked"
+                            "{place}: no other machine's address may end in the same {bits} bits; name the subnet that has \
+                             all machines, as in \"ipv4:10.1.2.0/24\", and it is checked"
                         ),
                     ),
                     _ => (low_bits(address, bits), place),
@@ -299,6 +302,18 @@ fn number_of_host_name(name: &str) -> Result<u64, HostNameFault> {
         return Err(HostNameFault::LongNumber(excerpt(digits)));
     }
     Ok(digits.parse().expect("so few digits are a number"))
+}
+
+/// What is said of a host name with several numbers.
+const OTHERS_DO_NOT_COUNT: &str =
+    "whose other numbers do not count: no other machine's name may have the same number at its place";
+
+/// Returns whether a host name has digits besides those of the ordinal, so that others may differ in these
+/// alone.
+fn has_other_digits(name: &str) -> bool {
+    let (label, domain) = name.split_once('.').unwrap_or((name, ""));
+    let before = label.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    [before, domain].iter().any(|part| part.bytes().any(|byte| byte.is_ascii_digit()))
 }
 
 /// Returns true for a hash or an ID in hexadecimal digits.

@@ -13,7 +13,9 @@ const LIKENESS_MIN: f64 = 0.6;
 /// meant.
 pub fn resolve_layout(text: &str) -> Result<Layout, UnknownLayout> {
     Layout::resolve(text).map_err(|error| {
-        let presets = PRESETS.iter().map(|preset| (preset.name, preset.name.to_owned()));
+        let presets = PRESETS.iter().map(|preset| (preset.name, preset.name));
+        // Twitter's was the first, and the others are called after it.
+        let presets = presets.chain([("snowflake", "twitter")]).map(|(key, meant)| (key, meant.to_owned()));
         let is_spec = text.contains([':', ',', ';', '=']);
         match nearest(&text.to_ascii_lowercase(), presets).filter(|_| !is_spec) {
             Some(meant) => UnknownLayout::Misspelt { text: text.to_owned(), meant },

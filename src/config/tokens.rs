@@ -66,6 +66,9 @@ impl Tokens {
                 mistakes.push(TokenMistake::Line { path: path.to_owned(), number, wrong });
             };
             let (identity, token) = split_name(line);
+            if identities.iter().any(|identity| has_name_without_blank(token, &identity.name)) {
+                refuse(WrongLine::NoBlank);
+            }
             if let Some(name) = &identity
                 && !identities.iter().any(|identity| identity.name == **name)
             {
@@ -133,13 +136,19 @@ pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
+/// Returns whether a token begins with this name and a colon.
+fn has_name_without_blank(token: &[u8], name: &str) -> bool {
+    token.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+}
+
 /// Splits a line into the name before the token, if there is one, and the token. A name ends with a
-/// colon and a blank.
+/// colon. A blank follows, or the token is missing.
 fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let word = if word.eq_ignore_ascii_case(HASHED.as_bytes()) { b"" } else { word };
     let name = word.strip_suffix(b":").and_then(|name| str::from_utf8(name).ok());
     match name {
-        Some(name) if word.len() < line.len() => (Some(name.into()), line[word.len()..].trim_ascii()),
+        Some(name) => (Some(name.into()), line[word.len()..].trim_ascii()),
         _ => (None, line),
     }
 }
@@ -165,6 +174,9 @@ pub(crate) enum WrongLine {
         if .0.is_empty() { String::from("none yet") } else { quoted_list(.0) }
     )]
     UnknownName(Vec<String>),
+    /// The token begins with the name of an identity and a colon.
+    #[error("found the name of an identity and a colon before the token, without a blank; write NAME: TOKEN")]
+    NoBlank,
     /// The token stands in this earlier line, with another identity or with none.
     #[error("found the token of line {0}, allowed: one identity for each token")]
     OtherIdentity(usize),
@@ -272,14 +284,19 @@ mod tests {
 
     #[test]
     fn a_name_with_a_colon_before_a_token_is_its_identity() {
-        let tokens = read(b"billing: first\norders:\tsecond token \nuser:password\nlast:\n").unwrap();
+        let tokens = read(b"billing: first\norders:\tsecond token \nuser:password\n").unwrap();
         let name_of =
             |token: &[u8]| tokens.identity_of(&Tokens::hash(token)).map(|name| name.map(str::to_owned));
         assert_eq!(name_of(b"first"), Some(Some("billing".to_owned())));
         assert_eq!(name_of(b"second token"), Some(Some("orders".to_owned())));
         // A colon with no blank behind it belongs to the token.
-        assert_eq!((name_of(b"user:password"), name_of(b"last:")), (Some(None), Some(None)));
+        assert_eq!(name_of(b"user:password"), Some(None));
         assert_eq!((name_of(b"billing: first"), name_of(b"password")), (None, None));
+        // A script wrote these, with an empty variable or without the blank.
+        let found = wrong_lines(b"billing: \nlast:\nbilling:first\n");
+        let names = WrongLine::UnknownName(vec!["billing".into(), "orders".into()]);
+        let (empty, glued) = (WrongLine::Size(0), WrongLine::NoBlank);
+        assert_eq!(found, [(1, empty.clone()), (2, names), (2, empty), (3, glued)]);
     }
 
     #[test]

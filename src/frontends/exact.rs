@@ -78,8 +78,8 @@ impl IncrConnections {
             _ => format!("announce \"{library}\", which is not known to read all 64 bits"),
         };
         tracing::info!(
-            "INCR replies with strings to clients that {announces}, because JavaScript would read integers \
-             inexactly; if your clients read 64-bit integers, set resp.replies = \"integer\""
+            "INCR replies with strings to clients that {announces}, because JavaScript and Lua would read two \
+             integers as one; only if no client is written in these, set resp.replies = \"integer\""
         );
     }
 }

@@ -165,8 +165,8 @@ impl Facts {
     pub(super) fn increment(&self, source: usize, by: i64) -> Increment {
         match by {
             1 => Increment::Draw(1),
-            0 if self.layout(source).is_none() => Increment::Read,
             _ if !self.is_consecutive(source) => Increment::OnlyByOne,
+            0 => Increment::Read,
             2.. if by <= i64::from(self.max_count) => Increment::Draw(by.unsigned_abs()),
             _ => Increment::OutOfRange,
         }

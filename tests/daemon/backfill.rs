@@ -156,6 +156,8 @@ fn wrong_lines_are_refused_and_what_was_printed_before_is_good() {
         ("now", "line 2: "),
         ("1704067200000000", "of microseconds, leave off the last three digits"),
         ("1704067200000000000", "of nanoseconds, leave off the last six digits"),
+        ("1704067200.25", "of seconds with a fraction, write whole milliseconds"),
+        ("1.7e+12", "write whole milliseconds"),
         ("2024-01-01 00:00:00", "2024-01-01 00:00:00Z"),
         ("1704067201", "1704067201000"),
         ("2010-01-01", "sort the lines"),
@@ -303,9 +305,9 @@ fn a_reader_that_goes_away_leaves_a_state_that_goes_on() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && said.contains("the reader of the output is gone"), "{said}");
-    // The pipe held at most 64 KiB that nobody read, and the reader's buffer 8 KiB.
-    let next = EPOCH + (drawn.len() as u64 + 80 * 1_024 / 2) * 30_000;
-    let rest = ids(&run(&mut backfill(&machine, "twitter", "7"), &format!("{next}\n")).printed());
+    let goes_on =
+        said.split("goes on at ").nth(1).and_then(|rest| rest.split(',').next()).expect("an instant");
+    let rest = ids(&run(&mut backfill(&machine, "twitter", "7"), &format!("{goes_on}\n")).printed());
     assert!(rest[0] > *drawn.last().unwrap());
 }
 

@@ -51,7 +51,7 @@ fn commands_of_a_new_connection_get_exact_replies() {
         ("\"PING\" ''\r\n", "$0\r\n\r\n"),
         (
             "GET fast\r\n",
-            "-ERR GET of source fast: only ticket sources have a last number; INCR fast draws an ID\r\n",
+            "-ERR GET of source fast: only a ticket source with increment 1 has a last number; INCR fast draws an ID\r\n",
         ),
         ("SET fast 1\r\n", "-ERR unknown command 'SET', with args beginning with: 'fast' '1' \r\n"),
         ("INCRBY fast 01\r\n", "-ERR value is not an integer or out of range\r\n"),
@@ -277,14 +277,19 @@ fn incrby_of_a_ticket_source_draws_consecutive_numbers() {
     }
     let daemon = setup.start();
     let mut client = Client::of(&daemon);
-    client.asks("GET orders\r\nGET odd\r\n", "$4\r\n1000\r\n$3\r\n999\r\n");
+    client.asks("GET orders\r\n", "$4\r\n1000\r\n");
     client.asks("INCRBY orders 37\r\nINCR orders\r\n", ":1037\r\n:1038\r\n");
     // Counters of libraries begin with the last number.
     client.asks(
         "INCRBY orders 0\r\nGET orders:1\r\nSETNX orders 0\r\nSET orders 0 NX\r\n",
         ":1038\r\n$4\r\n1038\r\n:0\r\n$-1\r\n",
     );
-    client.asks("INCRBY odd 0\r\n", ":999\r\n");
+    // Its getAndIncrement() would compute a number of another daemon.
+    let refused = "-ERR GET of source odd: only a ticket source with increment 1 has a last number; INCR odd draws an ID\r\n";
+    client.asks("GET odd\r\n", refused);
+    client.asks("SETNX odd 0\r\n", &refused.replace("GET", "SETNX"));
+    client.send("INCRBY odd 0\r\n");
+    assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
     client.asks("INCRBY orders -1\r\n", "-BAD_COUNT found count -1, allowed 0 to 1000000\r\n");
     client.asks(
         "MULTI\r\nGET orders\r\nINCR orders\r\nEXEC\r\n",

@@ -64,7 +64,7 @@ fn check_prints_the_worker_id_of_this_machine() {
             "worker_id_from = \"ipv4\"\n",
             [
                 "on this machine, source \"default\" has worker ID 5, from the low 10 bits",
-                "whose subnet is not known: no other machine's address may end in the same 10 bits",
+                "no other machine's address may end in the same 10 bits",
             ],
         ),
         // A missing file is only a warning, because the machine on which the daemon will run may

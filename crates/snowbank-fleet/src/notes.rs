@@ -241,7 +241,7 @@ impl Notes {
     }
 
     /// Forgets the ceilings: the next start asks the coordinator.
-    fn forget_ceilings(&mut self) {
+    pub(super) fn forget_ceilings(&mut self) {
         self.document.notes.iter_mut().for_each(|note| note.covered = 0);
     }
 

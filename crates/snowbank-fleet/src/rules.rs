@@ -102,6 +102,9 @@ pub enum Proof {
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
     /// a worker ID, so only the coordinator knows who holds that worker ID now.
     Newest,
+    /// As [`Held`](Proof::Held), but the last process found that it had lost one of the worker IDs, so
+    /// the start must ask the coordinator.
+    Lost,
     /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not
     /// returned.
     Held,
@@ -120,8 +123,12 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
     if marks.len() != worker_ids || !are_covered {
         return Proof::None;
     }
-    let was_returned = marks.iter().any(|mark| mark.fate == Fate::Returned);
-    if was_returned { Proof::Newest } else { Proof::Held }
+    let has = |fate| marks.iter().any(|mark| mark.fate == fate);
+    match (has(Fate::Returned), has(Fate::Lost)) {
+        (true, _) => Proof::Newest,
+        (false, true) => Proof::Lost,
+        (false, false) => Proof::Held,
+    }
 }
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.

@@ -124,11 +124,25 @@ impl WorkerLocks {
     /// # Errors
     /// A mark could not be read or written. Then the worker IDs must not be given back.
     pub fn mark_given_back(&self) -> Result<(), StateError> {
+        self.mark_granted_as(Fate::Returned)
+    }
+
+    /// Marks worker IDs of the fleet as lost, so that the next start asks the coordinator. Unlike the
+    /// state's disk, the lock directory is in memory by default, so this does not wait.
+    ///
+    /// # Errors
+    /// A mark could not be read or written.
+    pub fn mark_lost(&self) -> Result<(), StateError> {
+        self.mark_granted_as(Fate::Lost)
+    }
+
+    /// Gives the marks of this state another fate, and leaves their bounds.
+    fn mark_granted_as(&self, fate: Fate) -> Result<(), StateError> {
         let Some(state) = &self.state else { return Ok(()) };
         for file in &self.files {
             let own = mark_of(file)?.filter(|mark| mark.state == *state && mark.fate == Fate::Granted);
             let Some(mark) = own else { continue };
-            let text = Mark { fate: Fate::Returned, ..mark }.to_string();
+            let text = Mark { fate, ..mark }.to_string();
             let marked = file.file.write_all_at(text.as_bytes(), HOLDER_BYTES);
             marked
                 .map_err(|error| StateError::storage(format!("cannot mark a worker ID's lock: {error}")))?;

@@ -46,6 +46,9 @@ pub struct Mark {
 pub enum Fate {
     /// The state that granted the IDs has the worker ID, or had it last.
     Granted,
+    /// As [`Granted`](Fate::Granted), but the daemon found that it had lost the worker ID to another of
+    /// its fleet.
+    Lost,
     /// A clean stop returned the worker ID to the fleet: any daemon of the fleet may have it.
     Returned,
     /// `snowbank state export` moved the worker ID away: another machine may have it.
@@ -57,8 +60,9 @@ pub enum Fate {
 
 impl Fate {
     /// The word of each fate in a mark, padded to the same length.
-    const WORDS: [(Fate, &str); 4] = [
+    const WORDS: [(Fate, &str); 5] = [
         (Fate::Granted, "granted "),
+        (Fate::Lost, "lost    "),
         (Fate::Returned, "returned"),
         (Fate::Released, "released"),
         (Fate::Unknown, "unknown "),

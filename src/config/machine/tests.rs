@@ -166,6 +166,24 @@ fn a_host_name_that_two_machines_could_number_alike_is_refused() {
     );
 }
 
+/// Each of these has a namesake that differs in another number alone.
+#[test]
+fn a_host_name_with_other_numbers_says_that_they_do_not_count() {
+    for (name, has_others) in [
+        ("web-12", false),
+        ("db7.example.com", false),
+        ("dc1-web-5", true),
+        ("rack-1-node-5", true),
+        ("web-3.dc1.example.com", true),
+        ("node-3.rack-1", true),
+    ] {
+        let machine = Machine { host_name: name.into(), ..machine(&[]) };
+        let place = |in_fleet| machine.number(&WorkerIdFrom::HostName, 1024, in_fleet).unwrap().1;
+        assert_eq!(place(false).contains("do not count"), has_others, "{name}");
+        assert!(!place(true).contains("do not count"), "the coordinator tells them apart");
+    }
+}
+
 #[test]
 fn an_address_of_a_subnet_wider_than_the_layout_is_refused() {
     for (octets, prefix) in [([10, 1, 4, 7], 16), ([10, 1, 0, 7], 8), ([10, 1, 0, 7], 21)] {
@@ -179,18 +197,20 @@ fn an_address_of_a_subnet_wider_than_the_layout_is_refused() {
         assert_refused(number(&wide, "ipv4:10.1.0.0/16", 1024), false, &["16 bits", "at most 10"]);
     }
     assert_eq!(number(&machine_in_subnets(&[("eth0", [10, 1, 3, 7], 22)]), "ipv4", 1024), Ok(0x03_07));
-    // A link of the machine's own tells nothing about other machines.
-    for prefix in 30..=32 {
+    // Other machines may be in other subnets.
+    for prefix in 22..=32 {
         let own_link = machine_in_subnets(&[("ens4", [10, 128, 4, 7], prefix)]);
         let (number, place) = own_link.number(&"ipv4".parse().unwrap(), 1024, false).unwrap();
-        assert_eq!(number, 7);
-        assert!(place.contains("whose subnet is not known"), "{place}");
+        assert_eq!(number & 0xff, 7);
+        assert!(place.contains("no other machine's address may end in the same 10 bits"), "{place}");
+        let named = own_link.number(&"ipv4:10.128.4.0/22".parse().unwrap(), 1024, false).unwrap();
+        assert!(!named.1.contains("no other machine"), "{}", named.1);
     }
     // A variable has no prefix: the line says that nothing was checked.
     let given = Machine { given_ipv4: Some("10.1.4.7".into()), ..machine(&[]) };
     let (number, place) = given.number(&"ipv4".parse().unwrap(), 1024, false).unwrap();
     assert_eq!(number, 7);
-    assert!(place.contains("not known"), "{place}");
+    assert!(place.contains("no other machine's address"), "{place}");
     assert!(given.number(&"ipv4:10.1.0.0/16".parse().unwrap(), 1024, false).is_err());
 }
 

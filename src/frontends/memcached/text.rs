@@ -38,16 +38,35 @@ const NOREPLY_COMMANDS: [(&str, usize); 13] = [
     ("cache_memlimit", 0),
 ];
 
-/// The commands behind whose line a value follows, the place of its size among the words behind the
-/// command, and the number of these words without `noreply`. `None`: flags may follow the size.
-const STORAGE_COMMANDS: [(&str, usize, Option<usize>); 7] = [
-    ("set", 3, Some(4)),
-    ("add", 3, Some(4)),
-    ("replace", 3, Some(4)),
-    ("append", 3, Some(4)),
-    ("prepend", 3, Some(4)),
-    ("cas", 3, Some(5)),
-    ("ms", 1, None),
+/// A command behind whose line a value follows.
+struct Storage {
+    name: &'static str,
+    /// The place of the value's size among the words behind the command.
+    size_at: usize,
+    /// The number of these words without `noreply`. `None`: flags may follow the size.
+    words: Option<usize>,
+}
+
+const STORAGE_COMMANDS: [Storage; 7] = [
+    Storage { name: "set", size_at: 3, words: Some(4) },
+    Storage { name: "add", size_at: 3, words: Some(4) },
+    Storage { name: "replace", size_at: 3, words: Some(4) },
+    Storage { name: "append", size_at: 3, words: Some(4) },
+    Storage { name: "prepend", size_at: 3, words: Some(4) },
+    Storage { name: "cas", size_at: 3, words: Some(5) },
+    Storage { name: "ms", size_at: 1, words: None },
+];
+
+/// The replies to commands that would change a key. As in the binary protocol, they are those for a key
+/// that is not there: after any other error some clients, such as spymemcached, give the server up for a
+/// while.
+const UNCHANGED: [(&str, &[u8]); 6] = [
+    ("decr", b"NOT_FOUND\r\n"),
+    ("delete", b"NOT_FOUND\r\n"),
+    ("touch", b"NOT_FOUND\r\n"),
+    ("cas", b"NOT_FOUND\r\n"),
+    ("ms", b"NS\r\n"),
+    ("md", b"NF\r\n"),
 ];
 
 const LINE_TOO_LONG: &str =
@@ -144,8 +163,8 @@ impl Memcached {
     ) -> Step<Form> {
         let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
         let answered = out.len();
-        let step = if let Some((_, place, count)) = STORAGE_COMMANDS.into_iter().find(|(name, ..)| is(name)) {
-            self.refuse_value(size_of_value(operands, place, count), consumed, conditions, out)
+        let step = if let Some(storage) = STORAGE_COMMANDS.iter().find(|storage| is(storage.name)) {
+            self.refuse_value(storage, operands, consumed, conditions, out)
         } else if is("mg") || is("ma") {
             return self.meta(operands, is("ma"), consumed, conditions, out);
         } else if is("gat") || is("gats") {
@@ -169,19 +188,20 @@ impl Memcached {
     /// known, because its bytes would be taken for commands.
     fn refuse_value(
         &mut self,
-        size: Option<u32>,
+        storage: &Storage,
+        operands: &[u8],
         consumed: usize,
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let Some(size) = size else {
+        let Some(size) = storage.size_of_value(operands) else {
             let reason = "a value was announced, but not how long it is";
             client_error(out, format_args!("bad command line format: {reason}"));
             conditions.rejection = Some(reason.to_owned());
             return Step::Close { error: Some(ErrorCode::Malformed) };
         };
         self.skip.block(size);
-        out.extend_from_slice(b"ERROR\r\n");
+        out.extend_from_slice(unchanged(storage.name.as_bytes()).unwrap_or(b"NOT_STORED\r\n"));
         Step::Answered { consumed, error: Some(ErrorCode::Unsupported) }
     }
 
@@ -219,12 +239,20 @@ impl Memcached {
     }
 }
 
-/// Returns the size of the value behind a storage command, in bytes, if the command has the words that it
-/// must have. A key that is empty or has blanks moves the others.
-fn size_of_value(operands: &[u8], place: usize, count: Option<usize>) -> Option<u32> {
-    let given = words(operands).count() - usize::from(words(operands).last() == Some(NOREPLY));
-    let size = words(operands).nth(place).filter(|_| count.is_none_or(|count| count == given))?;
-    number_of(size)
+impl Storage {
+    /// Returns the size of the value in bytes, if the command has the words that it must have. A key that
+    /// is empty or has blanks moves the others.
+    fn size_of_value(&self, operands: &[u8]) -> Option<u32> {
+        let given = words(operands).count() - usize::from(words(operands).last() == Some(NOREPLY));
+        number_of(words(operands).nth(self.size_at).filter(|_| self.words.is_none_or(|all| all == given))?)
+    }
+}
+
+/// Returns the reply to a command that would change a key.
+fn unchanged(command: &[u8]) -> Option<&'static [u8]> {
+    UNCHANGED
+        .into_iter()
+        .find_map(|(name, reply)| command.eq_ignore_ascii_case(name.as_bytes()).then_some(reply))
 }
 
 pub(super) fn number_of<N: FromStr>(word: &[u8]) -> Option<N> {
@@ -280,7 +308,7 @@ fn answer(
     } else if command.eq_ignore_ascii_case(b"quit") {
         return Step::Close { error: None };
     } else {
-        out.extend_from_slice(b"ERROR\r\n");
+        out.extend_from_slice(unchanged(command).unwrap_or(b"ERROR\r\n"));
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
     }
     Step::Answered { consumed, error: None }

@@ -53,7 +53,8 @@ pub(super) fn incrby(
 }
 
 /// Answers GET, SETNX and SET … NX of a ticket source, which has a number and so is always set.
-/// Counters of libraries, such as Spring's RedisAtomicLong, begin with one of these.
+/// Counters of libraries, such as Spring's RedisAtomicLong, begin with one of these. They compute other
+/// numbers from a reply, so the numbers of the source must be consecutive.
 pub(super) fn get(
     name: &str,
     key: &[u8],
@@ -62,10 +63,10 @@ pub(super) fn get(
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
     let source = source_of(key, conditions.facts)?;
-    if conditions.facts.layout(source).is_some() {
+    if !conditions.facts.is_consecutive(source) {
         let found = &conditions.facts.sources[source];
         let text = format!(
-            "ERR {} of source {found}: only ticket sources have a last number; INCR {found} draws an ID",
+            "ERR {} of source {found}: only a ticket source with increment 1 has a last number; INCR {found} draws an ID",
             name.to_ascii_uppercase()
         );
         return Err(Refused::new(ErrorCode::Unsupported, text));

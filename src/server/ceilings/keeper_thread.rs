@@ -282,7 +282,10 @@ impl Ceilings {
                     metrics.keeper().fleet_raises += u64::from(answer.is_ok());
                     metrics.fleet().silence = answer.err().map(|answer| answer.reason);
                 }
-                fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
+                fleet_thread::Done::Lost(taken_over) => {
+                    self.keeper.lose(taken_over);
+                    self.mark_lost();
+                }
             }
         }
     }
@@ -340,6 +343,9 @@ impl Ceilings {
         let all: Vec<usize> = (0..self.keeper.sources().count()).collect();
         let Some(ended) = self.remove(&all, common) else {
             self.keeper.seal();
+            if self.still_ours().is_ok() {
+                self.mark_lost();
+            }
             // The thread notes that the worker IDs are lost, so that the next start asks.
             self.fleet.into_iter().for_each(|fleet| fleet.wait_for_end(ANSWER_TIMEOUT));
             return Ok(());
@@ -350,6 +356,17 @@ impl Ceilings {
         // The process waits for this thread only for a time.
         let writers = Writers { storage, disk_limit: Duration::MAX, fleet, answer_limit: ANSWER_TIMEOUT };
         ended.end(writers)
+    }
+
+    /// Marks the locks of worker IDs of the fleet after a loss: the next start must ask, even if the disk
+    /// has not stored by then that the ceilings are forgotten.
+    fn mark_lost(&self) {
+        for index in &self.in_fleet {
+            let marked = self.locks.get(index).map(WorkerLocks::mark_lost);
+            if let Some(Err(error)) = marked {
+                tracing::warn!("{error}; start this daemon again only once the coordinator answers");
+            }
+        }
     }
 
     /// Returns what is left of the ranges of sealed shared counters.

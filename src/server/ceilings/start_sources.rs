@@ -67,7 +67,8 @@ pub(super) fn check_end(name: &str, numbering: &Numbering, bound: u64) -> Result
 /// the clock as it was read.
 fn clock_stepped(name: &str, read: UnixMicros) -> StartError {
     StartError::ClockStepped(format!(
-        "source {name:?}: the clock jumped ahead to {}, which is not believed before clock.step_hold is over, and another          machine may have used the worker IDs until then; wait, or, if that time is wrong, set the clock right",
+        "source {name:?}: the clock jumped ahead to {}, which is not believed before clock.step_hold is over, and another \
+         machine may have used the worker IDs until then; wait, or, if that time is wrong, set the clock right",
         read.rfc3339(0)
     ))
 }
@@ -458,7 +459,7 @@ impl Found {
                 return Err(clock_stepped(claimant.name, read));
             }
             let latest_wall = now.wall.max(read);
-            let guarded = guard(numbering, &self.records, now.wall);
+            let guarded = guard(claimant, &self.records, now.wall);
             let bound = stored.id_bound.max(guarded).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, latest_wall)?;
             notes.extend(note);

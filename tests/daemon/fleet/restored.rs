@@ -58,6 +58,30 @@ fn a_coordinator_restored_from_a_backup_repeats_no_id() {
     });
 }
 
+/// A daemon that has lost its worker ID ends before its disk has stored that. Its next start must ask.
+#[test]
+fn a_start_after_a_loss_asks_even_if_the_disk_was_slow() {
+    on_one(|at| {
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), "60s");
+        at.back_up();
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let notes = std::fs::read(machine.path("state/fleet")).unwrap();
+        at.restore();
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        std::fs::write(machine.path("state/fleet"), notes).unwrap();
+        proxy.cut();
+        let daemon = machine.start(&toml);
+        daemon.assert_logs("waits for a worker ID");
+        assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(0)).error().0, NO_CEILING);
+        proxy.pass();
+        runs.extend(draw_above_the_floor(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
 /// Follows the steps of docs/fleet.md for machines with worker IDs of their own.
 #[test]
 fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {

@@ -116,7 +116,7 @@ impl Life {
             }
             Err(StartError::WrongSetting(reason)) if reason.contains("ticket set") => self.set_counter(),
             // The maximum, or a changed layout.
-            Err(StartError::WrongSetting(_) | StartError::ClockBehind(_)) => {}
+            Err(StartError::WrongSetting(_) | StartError::ClockBehind(_) | StartError::ClockStepped(_)) => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }

@@ -187,6 +187,11 @@ impl Site {
                     "seed {seed}: a start is refused without a cause: {reason}"
                 );
             }
+            // The daemon waits, with worker IDs that its last run had not.
+            Err(StartError::ClockStepped(reason)) => {
+                let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
+                assert!(is_changed && is_held, "seed {seed}: a start waits without a cause: {reason}");
+            }
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }

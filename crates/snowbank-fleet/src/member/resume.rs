@@ -31,7 +31,8 @@
 //! The first [`Member::check`] compares the marker, and writes the keys. The proof is wrong in one
 //! case: the machine was restored from a snapshot, and nothing showed that. Then there are two
 //! copies of the daemon, and the write of the keys ends one of them. A daemon that has lost its
-//! number forgets its ceiling before it ends, so that its next start asks the coordinator.
+//! number marks its locks before it ends ([`Proof::Lost`]), and forgets its ceiling, so that its next
+//! start asks the coordinator.
 
 use super::Member;
 use crate::member::want::{Found, Own, Taken, Want};
@@ -119,9 +120,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets the ceilings of these sources, so that the next start asks the coordinator. Waits for
-    /// no disk, because the loss must take the grants away first. If the notes are not written before
-    /// the daemon ends, the next start goes on below its ceiling, until its first check finds the
-    /// loss.
+    /// no disk, because the loss must take the grants away first. The marks of the locks say the same.
     pub(super) fn forget_ceilings(&mut self, of: impl Fn(usize) -> bool) {
         for at in 0..self.sources.len() {
             if of(self.sources[at].index) {

@@ -25,6 +25,9 @@ pub(super) struct Tried {
     writes: Vec<String>,
     /// True if this process has waited after an earlier try.
     has_waited: bool,
+    /// The floor that this process raised when it found that its state's last write is lost. While it
+    /// waits, the same loss raises the floor no further.
+    floor: Option<UnixMicros>,
 }
 
 impl Tried {
@@ -36,6 +39,11 @@ impl Tried {
 
     fn has(&self, write: &str) -> bool {
         self.writes.iter().any(|tried| tried == write)
+    }
+
+    /// Forgets the writes and the loss: IDs were handed out since, or another process may know the same.
+    fn forget(&mut self) {
+        (self.writes, self.floor) = (Vec::new(), None);
     }
 }
 
@@ -99,13 +107,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
-    /// acknowledged to this state. Does nothing without [`Proof::Held`], because a later clean stop
-    /// may have lowered the bound.
+    /// acknowledged to this state. Does nothing with less than [`Proof::Lost`], because a later clean
+    /// stop may have lowered the bound.
     ///
     /// Here a start notices lost writes of earlier processes. If the start ends early, nobody needs
     /// to notice that its own writes are lost: it has handed out nothing.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), FleetError> {
-        let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
+        let note = self.known(want).filter(|_| want.proof >= Proof::Lost).cloned();
         let Some(note) = note else { return Ok(()) };
         if note.identity != self.known_marker()?.marker.identity {
             return Ok(());
@@ -121,8 +129,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if let Some(key) = key {
                 granted.reach = granted.reach.max(key.limits.reach());
             }
-            match self.raise_floor(Some(older), granted)? {
-                Noticed::WentBack => return Ok(()),
+            let floor = self.known_marker()?.marker.floor();
+            if self.tried.floor.is_some_and(|raised| granted.until <= raised && raised <= floor) {
+                return Ok(());
+            }
+            let noticed = self.raise_floor(Some(older), granted);
+            match self.or_ask_again(noticed)? {
+                Noticed::WentBack => {
+                    self.tried.floor = Some(self.known_marker()?.marker.floor());
+                    return Ok(());
+                }
                 Noticed::OldAnswer => {}
             }
         }
@@ -132,10 +148,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Raises the floor, once, for a state that holds numbers under a marker with another identity:
     /// see [`Member::meet_other_fleet`].
     pub(super) fn notice_other_fleet(&mut self, want: Want<'_>) -> Result<(), FleetError> {
-        let note = self.known(want).filter(|note| want.proof == Proof::Held && note.is_held).cloned();
+        let note = self.known(want).filter(|note| want.proof >= Proof::Lost && note.is_held).cloned();
         let Some(note) = note else { return Ok(()) };
         while note.identity != self.known_marker()?.marker.identity {
-            match self.raise_floor_above(self.granted())? {
+            let noticed = self.raise_floor_above(self.granted());
+            match self.or_ask_again(noticed)? {
                 Noticed::WentBack => {
                     // If the note is not kept, the next start raises the floor again.
                     self.notes.set(Note { is_held: false, ..note });
@@ -146,6 +163,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         }
         Ok(())
+    }
+
+    /// If a start has found a loss, and the floor could not be raised, forgets all ceilings: no source may
+    /// go on without asking, because other daemons that start may get the same IDs.
+    fn or_ask_again(&mut self, noticed: Result<Noticed, FleetError>) -> Result<Noticed, FleetError> {
+        if noticed.is_err() {
+            self.notes.forget_ceilings();
+            self.notes.begin();
+        }
+        noticed
     }
 
     /// Takes numbers if their keys still have the values that were found. `read_at` is an instant
@@ -385,7 +412,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Forgets sources that have ended, and all writes of this process: IDs were handed out since.
     pub fn leave(&mut self, sources: &[usize]) {
         self.give_up(sources);
-        self.tried.writes.clear();
+        self.tried.forget();
     }
 
     /// Forgets what this process remembers of its writes and ceilings, because the machine was
@@ -393,7 +420,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// take numbers asks the coordinator.
     pub fn record_restored(&mut self) {
         self.notes.forget();
-        self.tried.writes.clear();
+        self.tried.forget();
     }
 
     /// Gives these sources other names. The keys get them with their next write.

@@ -75,7 +75,7 @@ impl Want<'_> {
                 self.clocks.latest().max(own.floor).max(own.acknowledged_until(numbering, found.number));
             rules::check_bound(numbering, key, from, own.limits.reach()).map_err(Busy::Unreadable)?;
         }
-        let noted = own.noted(found.number).filter(|_| self.proof == Proof::Held);
+        let noted = own.noted(found.number).filter(|_| self.proof >= Proof::Lost);
         let acknowledged = noted.map(|note| Acknowledged {
             term: &note.term,
             id_bound: note.acknowledged,

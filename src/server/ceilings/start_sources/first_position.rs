@@ -6,7 +6,7 @@ use snowbank_core::grant::CeilingRule;
 use snowbank_core::source::OnStepBack;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::Numbering;
-use snowbank_state::store::{self, Record, Start};
+use snowbank_state::store::{self, Claimant, Record, Start};
 
 /// Returns the lowest ID at which these worker IDs may start. If the last run of this state had each of
 /// them, this is 0. Otherwise it is the first ID of the next tick, because another machine may have
@@ -15,8 +15,10 @@ use snowbank_state::store::{self, Record, Start};
 /// Records of other worker IDs do not count, because they do not show which IDs were handed out
 /// with these worker IDs. For a ticket counter, this is always 0: a counter without a record starts
 /// only if the fleet's coordinator has it.
-pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> u64 {
-    let of_last_run = records.iter().filter(|record| !record.retired);
+pub(super) fn guard(claimant: &Claimant<'_>, records: &[Record], wall: UnixMicros) -> u64 {
+    let Claimant { numbering, in_fleet, .. } = *claimant;
+    // A key has the bound of what other machines of a fleet had since.
+    let of_last_run = records.iter().filter(|record| in_fleet || !record.retired);
     if numbering.snowflake().is_none() || store::has_records_of_all(of_last_run, numbering) {
         return 0;
     }

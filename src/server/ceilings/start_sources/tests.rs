@@ -27,9 +27,10 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 
 #[test]
 fn a_first_start_begins_in_the_next_tick() {
-    let (_, numbering) = source("");
+    let (settings, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
-    assert_eq!(guard(&numbering, &[], NOW.wall), numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
+    let guarded = guard(&claimant(&settings, &numbering), &[], NOW.wall);
+    assert_eq!(guarded, numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
 }
 
 fn planned(
@@ -190,7 +191,7 @@ fn the_first_id_after_a_kill_comes_at_once_for_any_tick_length() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            let guarded = numbering.position_from(guard(&numbering, &[], now.wall));
+            let guarded = numbering.position_from(guard(&claimant(&source, &numbering), &[], now.wall));
             for mut start in [guarded, numbering.first_of(tick)] {
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);

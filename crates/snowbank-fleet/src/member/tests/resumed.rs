@@ -231,6 +231,36 @@ impl NoteStore for HangingDisk {
     }
 }
 
+/// Another daemon may take the number at once, and start below the old ceiling. A daemon that runs would
+/// end.
+#[test]
+fn a_start_that_finds_a_loss_and_cannot_raise_the_floor_waits() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let wanted = want(at(WALL, 10), true);
+    let resumes = |member: &mut Member<Store>, want| member.resume_unseen(want, &five()).is_some();
+    assert!(resumes(&mut member(&store, first.notes().clone()), wanted), "the ceiling is ahead");
+    store.remove(&key_five());
+    store.set(Fault::ReadOnly);
+    let mut again = member(&store, first.notes().clone());
+    assert!(matches!(again.take(wanted, &five()), Err(FleetError::NoAnswer(_))));
+    assert!(!resumes(&mut again, wanted));
+    assert!(!resumes(&mut member(&store, again.notes().clone()), wanted), "nor does the next process");
+}
+
+/// The marks say that a loss was found, also if the notes are not durable.
+#[test]
+fn a_process_after_a_loss_asks() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let wanted = Want { proof: Proof::Lost, ..want(at(WALL, 10), true) };
+    let mut again = member(&store, first.notes().clone());
+    assert!(again.resume_unseen(wanted, &five()).is_none());
+    store.remove(&key_five());
+    assert!(again.take(wanted, &five()).is_ok());
+    assert!(marker_at(&store).floor() > wanted.clocks.wall, "it notices the loss as with the whole proof");
+}
+
 /// The daemon must end before it hands out more, however slow its disk is.
 #[test]
 fn a_loss_is_returned_without_a_wait_for_the_disk() {

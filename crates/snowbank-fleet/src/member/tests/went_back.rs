@@ -439,6 +439,32 @@ fn a_start_raises_the_floor_once_even_if_it_is_refused() {
     assert!(raised[0] > wall && raised[0] == raised[1], "{raised:?}");
 }
 
+/// Another daemon has taken the number since the restore, and raises its bound.
+#[test]
+fn a_start_that_waits_raises_the_floor_once() {
+    let store = store();
+    let (first, _) = holder(&store);
+    store.remove(&key_five());
+    let mut holds = other(&store);
+    take(&mut holds, want(at(WALL, 10), false), &five());
+    let backup = store.text(&marker_key());
+    let mut waits = member(&store, first.notes().clone());
+    let mut floors = Vec::new();
+    for second in [20, 25, 30] {
+        let refused = waits.take(want(at(WALL, second), true), &five());
+        assert!(matches!(refused, Err(FleetError::Held(_))), "{refused:?}");
+        waits.give_up(&[0]);
+        floors.push(floor(&store));
+        let now = at(WALL, second + 1);
+        assert_eq!(raised(&mut holds, &[(keepers_bound(now), 0)], clocks(now)), Ok(()));
+    }
+    assert!(floors[0] > at(WALL, 20) && floors == [floors[0]; 3], "{floors:?}");
+    // A second restore has lost the floor.
+    store.put(&marker_key(), &backup);
+    let _ = waits.take(want(at(WALL, 35), true), &five());
+    assert!(floor(&store) >= floors[0]);
+}
+
 #[test]
 fn a_start_after_a_release_without_an_answer_notices_no_restore() {
     let store = store();
