@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // place is an endpoint's address, and where its last connection went.
@@ -27,10 +28,12 @@ func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.times.connect)
 	defer cancel()
 	conn := &connection{core: c, label: p.text}
+	deadline, _ := ctx.Deadline()
 	ips, err := c.resolve(ctx, p)
 	for _, ip := range ips {
-		// Only one that is tried counts as the last.
-		if err = ctx.Err(); err != nil {
+		// Only one that is tried in time counts as the last. The context may end a moment later.
+		if time.Until(deadline) <= 0 {
+			err = context.DeadlineExceeded
 			break
 		}
 		if p.lastIP = ip; p.isName {
@@ -43,7 +46,6 @@ func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
 	if err != nil {
 		return nil, failure(conn.label, ErrUnreachable, "it did not accept the connection", err)
 	}
-	deadline, _ := ctx.Deadline()
 	conn.socket.SetDeadline(deadline)
 	greeted := make(chan struct{})
 	go func(socket net.Conn) {

@@ -347,6 +347,21 @@ func TestANameIsResolvedForEachConnection(t *testing.T) {
 	}
 }
 
+// lateContext is a context whose timer has not rung yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now(), true }
+
+func TestAnAddressWithoutTimeLeftIsNotTried(t *testing.T) {
+	times := longTimes()
+	times.lookup = (&fakeNames{ips: []string{"127.0.0.1", "127.0.0.2"}}).lookup
+	client := newClient(t, Options{Endpoints: []string{"ids.internal:1"}, times: times})
+	p := &client.core.lanes[0].endpoints[0].place
+	if _, err := client.core.dial(lateContext{background}, p); err == nil || p.lastIP != "" {
+		t.Errorf("%s counts as tried: %v", p.lastIP, err)
+	}
+}
+
 func TestADialThatACloseEndsIsNoFailure(t *testing.T) {
 	daemon := startFake(t)
 	daemon.helloReply = func(uint16) []byte { return nil }
