@@ -1,7 +1,6 @@
 package snowbank
 
 import (
-	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -121,14 +120,7 @@ func (b *buffer) look(s *stock, at int64) bool {
 }
 
 // wait returns an ID as soon as a fetch has brought one.
-func (b *buffer) wait(ctx context.Context) (int64, error) {
-	c := b.core
-	if err := c.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer c.calls.Add(-1)
-	k, cancel := c.call(ctx, request{})
-	defer cancel()
+func (b *buffer) wait(k *call) (int64, error) {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
 	for k.ctx.Err() == nil {
@@ -150,7 +142,7 @@ func (b *buffer) wait(ctx context.Context) (int64, error) {
 		case <-k.ctx.Done():
 		}
 	}
-	return 0, c.ended(k)
+	return 0, b.core.ended(k)
 }
 
 // restock makes the next stock the current one if the current one is empty. If there is none, it
@@ -206,7 +198,8 @@ func (b *buffer) startFetch() {
 	}
 	b.fetch = &fetch{done: make(chan struct{})}
 	b.size = min(max(b.size, fetchMin), fetchMax)
-	r := request{kind: kindNext, count: uint32(min(max(b.size, int(b.waiting.Load())), fetchMax)), isFetch: true}
+	r := request{kind: kindNext, count: uint32(min(max(b.size, int(b.waiting.Load())), fetchMax)), isFetch: true,
+		text: b.core.options.Source}
 	go func() {
 		for isDone := false; !isDone; {
 			k, cancel := b.core.call(b.core.ctx, r)

@@ -71,39 +71,54 @@ func (c *core) pause(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// reply is what a request got.
+// reply is what a request got, or why it got none.
 type reply struct {
-	ids     []int64
+	collector
 	goodFor time.Duration
-	// due is when the daemon could read the request. The IDs are younger.
+	// due is when the daemon could read the request: when it was sent, or the reply before it had
+	// ended. The IDs are younger.
 	due moment
 	err error
 }
 
-// try asks once. It returns the reply or the call's error, or neither and how long the lane cannot
-// be asked.
-func (l *lane) try(k *call) (got *reply, wait time.Duration, err error) {
-	c := l.core
-	conn, dialing, rest := l.connected()
-	if dialing != nil {
-		select {
-		case <-dialing.done:
-			if c.problem() == nil {
-				conn = dialing.made
-			}
-			told := dialing.refused
-			if told != nil && told.isRetried() {
-				told = c.soonest(k.deadline)
-			}
-			if told != nil {
-				err = told
-			}
-		case <-c.ctx.Done():
-		case <-k.ctx.Done():
+// do asks until the call is answered, fails, or ends at its deadline.
+func (c *core) do(k *call) (*reply, error) {
+	for {
+		if err := c.ended(k); err != nil {
+			return nil, err
 		}
+		got, wait, err := c.try(k)
+		if got != nil || err != nil {
+			return got, err
+		}
+		c.pause(k.ctx, wait)
 	}
+}
+
+// try asks once. It returns the reply or the call's error, or neither and how long to wait before
+// the next try.
+func (c *core) try(k *call) (got *reply, wait time.Duration, err error) {
+	conn, rest := c.pick()
 	if conn == nil {
-		return nil, rest, err
+		return nil, rest, nil
+	}
+	select {
+	case <-conn.greeted:
+		// An event may have closed the client.
+		if err = c.problem(); err != nil {
+			return nil, 0, err
+		}
+	case <-conn.done:
+		refused, isRefusal := conn.reason.(*RefusedError)
+		switch {
+		case isRefusal && refused.isRetried():
+			err = c.soonest(k.deadline)
+		case isRefusal:
+			err = refused
+		}
+		return nil, 0, err
+	case <-k.ctx.Done():
+		return nil, 0, nil
 	}
 	if k.tries++; k.tries > 1 {
 		c.counts.retries.Add(1)
@@ -111,48 +126,54 @@ func (l *lane) try(k *call) (got *reply, wait time.Duration, err error) {
 	got = conn.ask(k)
 	switch refused, isRefusal := got.err.(*RefusedError); {
 	case got.err == nil:
-		l.note(conn.endpoint, nil)
+		c.mu.Lock()
+		conn.endpoint.note(nil)
+		c.mu.Unlock()
 		c.counts.calls.Add(1)
 		return got, 0, c.problem()
 	case isRefusal:
-		wait, err = l.obey(k, conn, refused)
+		wait, err = c.obey(k, conn, refused)
 	}
 	return nil, wait, err
 }
 
 // obey does what a refusal says.
-func (l *lane) obey(k *call, conn *connection, refused *RefusedError) (wait time.Duration, err error) {
-	l.core.failed(conn.label, refused)
+func (c *core) obey(k *call, conn *connection, refused *RefusedError) (wait time.Duration, err error) {
+	c.failed(conn.label, refused)
 	if !refused.isRetried() {
 		return 0, refused
 	}
 	isLate := refused.RetryAfter > time.Until(k.deadline)
-	l.note(conn.endpoint, refused)
-	if isLate {
-		if told := l.core.soonest(k.deadline); told != nil {
-			err = told
-		}
-	}
+	c.mu.Lock()
+	conn.endpoint.note(refused)
+	c.mu.Unlock()
+	err = c.soonest(k.deadline)
 	if refused.Action == Leave || isLate && err == nil {
-		if l.leave(conn, refused) {
+		if c.leave(conn, refused) {
 			conn.finish()
 		}
 		return 0, err
 	}
 	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
-	return wait + time.Duration(random(int64(wait))), err
+	wait += time.Duration(random(int64(wait)))
+	if c.options.TakeTurns && err == nil {
+		// Others have their turn meanwhile.
+		c.mu.Lock()
+		conn.endpoint.restsUntil = time.Now().Add(wait)
+		c.mu.Unlock()
+		wait = 0
+	}
+	return wait, err
 }
 
 // sent is a request in the row of expected replies.
 type sent struct {
 	tag uint16
 	// wait is the daemon's time before the first frame of the reply.
-	wait    time.Duration
-	collect collector
-	// due is when the daemon could read it: when it was sent, or the reply before it had ended.
-	due moment
-	// reply has room for the one reply, so that nobody waits for a call that has gone.
-	reply  chan *reply
+	wait time.Duration
+	// got is the reply so far. Done has room for it, so that nobody waits for a call that has gone.
+	got    *reply
+	done   chan *reply
 	isGone atomic.Bool
 }
 
@@ -162,7 +183,6 @@ type sent struct {
 // A goroutine reads until the connection ends. Calls write.
 type connection struct {
 	core     *core
-	lane     *lane
 	endpoint *endpoint
 	label    string
 	socket   net.Conn
@@ -170,8 +190,13 @@ type connection struct {
 	welcome
 	// slots bounds the row.
 	slots chan struct{}
-	// done is closed when the connection has ended and the lane knows it.
-	done chan struct{}
+	// greeted is closed when calls may use it, which the core knows as isGreeted.
+	greeted   chan struct{}
+	isGreeted bool
+	// done is closed when the connection has ended and the core knows it, for this reason.
+	ending sync.Once
+	done   chan struct{}
+	reason error
 
 	mu      sync.Mutex
 	row     []*sent
@@ -191,11 +216,14 @@ type connection struct {
 // errLeft is the end of a connection that no call needs, which is no failure.
 var errLeft = errors.New("the client has left the connection")
 
-// start makes a greeted connection that of a lane.
-func (c *connection) start(l *lane, e *endpoint) {
-	c.lane, c.endpoint, c.lastTag = l, e, helloTag
-	c.slots, c.done = make(chan struct{}, inFlightMax), make(chan struct{})
-	c.socket.SetDeadline(time.Time{})
+func newConnection(c *core, e *endpoint) *connection {
+	return &connection{core: c, endpoint: e, label: e.text, slots: make(chan struct{}, inFlightMax),
+		greeted: make(chan struct{}), done: make(chan struct{})}
+}
+
+// start reads what answers HELLO and later requests, until the connection or the client ends.
+func (c *connection) start() {
+	c.reader = bufio.NewReader(c)
 	go c.read()
 	go func() {
 		select {
@@ -217,12 +245,12 @@ func (c *connection) ask(k *call) *reply {
 	}
 	s := c.enter(k)
 	if s == nil {
-		// Once the lane knows, it takes another connection.
+		// Once the core knows, it takes another connection.
 		<-c.done
 		return &reply{err: errLeft}
 	}
 	select {
-	case got := <-s.reply:
+	case got := <-s.done:
 		return got
 	case <-k.ctx.Done():
 		s.isGone.Store(true)
@@ -241,23 +269,30 @@ func (c *connection) enter(k *call) *sent {
 	if c.lastTag++; c.lastTag == 0 {
 		c.lastTag++
 	}
-	s := &sent{tag: c.lastTag, due: c.core.times.now(), reply: make(chan *reply, 1), collect: collector{asked: k.request}}
+	s := &sent{tag: c.lastTag, done: make(chan *reply, 1), got: &reply{
+		collector: collector{asked: k.request}, goodFor: c.goodFor, due: c.core.times.now()}}
+	if k.kind == kindHello {
+		s.wait = c.core.times.connect
+	}
 	if k.kind == kindNext {
 		s.wait = max(0, min(askedWait, time.Until(k.deadline)))
 	}
 	if k.isFetch {
 		s.wait = min(s.wait, fetchWait)
-		s.collect.asked.count = uint32(min(uint64(k.count), uint64(c.maxCount)))
+		s.got.asked.count = uint32(min(uint64(k.count), uint64(c.maxCount)))
 	}
 	if c.row = append(c.row, s); len(c.row) == 1 {
 		c.armStall()
 	}
 	if !c.isDeaf {
-		c.output = appendRequest(c.output[:0], s.tag, s.collect.asked, c.core.options.Source, s.wait)
+		c.output = appendRequest(c.output[:0], s.tag, s.got.asked, s.wait)
 		// The row is short, so a socket takes it whole, or its daemon stands still.
 		c.socket.SetWriteDeadline(time.Now().Add(c.core.times.answer))
 		_, err := c.socket.Write(c.output)
 		c.isDeaf = err != nil
+	}
+	if k.kind == kindHello {
+		c.start()
 	}
 	return s
 }
@@ -270,9 +305,6 @@ func (c *connection) read() {
 			err = c.take(&f)
 		}
 		if err != nil {
-			if refused, isRefusal := err.(*RefusedError); isRefusal {
-				c.core.failed(c.label, refused)
-			}
 			c.end(c.lost(err))
 			return
 		}
@@ -282,15 +314,23 @@ func (c *connection) read() {
 // lost returns why the connection ends. A daemon that closes it while no call uses it, after the
 // first, has not failed.
 func (c *connection) lost(err error) error {
-	reason := failure(c.label, ErrLost, "it did not answer", err)
 	_, isRefusal := err.(*RefusedError)
+	reason := failure(c.label, ErrLost, "it did not answer", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.row) == 0 && c.lastTag != helloTag && !isRefusal && errors.Is(reason, ErrLost) {
+	switch {
+	case c.isGreeting() && isRefusal:
+		return err
+	case c.isGreeting():
+		return failure(c.label, ErrUnreachable, noWelcome, err)
+	case len(c.row) == 0 && c.lastTag != helloTag && !isRefusal && errors.Is(reason, ErrLost):
 		return errLeft
 	}
 	return reason
 }
+
+// isGreeting returns true while HELLO has no reply. The lock must be held.
+func (c *connection) isGreeting() bool { return len(c.row) > 0 && c.row[0].got.asked.kind == kindHello }
 
 // Read reads from the socket.
 func (c *connection) Read(p []byte) (int, error) {
@@ -327,7 +367,7 @@ func (c *connection) armStall() {
 func (c *connection) take(f *frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.kind == kindError && f.tag == 0 {
+	if f.kind == kindError && (f.tag == 0 || c.isGreeting()) {
 		return f.refusal(c.label)
 	}
 	if len(c.row) == 0 {
@@ -337,28 +377,27 @@ func (c *connection) take(f *frame) error {
 	if f.tag != front.tag {
 		return breachf("a reply with tag %d where %d is due", f.tag, front.tag)
 	}
-	got, now := &reply{goodFor: c.goodFor, due: front.due}, c.core.times.now()
+	got, now := front.got, c.core.times.now()
 	c.isBegun, front.wait = c.reader.Buffered() > 0, 0
-	if f.kind == kindError && front.collect.kind == 0 {
+	if f.kind == kindError && got.kind == 0 {
 		got.err = f.refusal(c.label)
-	} else if isDone, err := front.collect.add(f); err != nil || !isDone {
+	} else if isDone, err := got.add(f); err != nil || !isDone {
 		c.armStall()
 		return err
-	} else if age := now.since(got.due); front.collect.asked.isFetch && age >= got.goodFor {
+	} else if age := now.since(got.due); got.asked.isFetch && age >= got.goodFor {
 		return fmt.Errorf("it answered after %s, and its IDs are good for %s", age.Round(time.Millisecond), got.goodFor)
 	}
-	got.ids = front.collect.ids
 	if front.isGone.Load() {
 		c.core.counts.dropped.Add(uint64(len(got.ids)))
 	}
 	c.row[0] = nil
 	if c.row = c.row[1:]; len(c.row) > 0 {
 		// The daemon may read the next one now.
-		c.row[0].due = now
+		c.row[0].got.due = now
 	}
 	c.armStall()
 	<-c.slots
-	front.reply <- got
+	front.done <- got
 	if c.isLeft && len(c.row) == 0 {
 		return errLeft
 	}
@@ -376,25 +415,28 @@ func (c *connection) finish() {
 	}
 }
 
-// end closes the connection. The requests in the row fail, and their calls try again.
+// end closes the connection, or gives its dial up. The requests in the row fail, and their calls
+// try again.
 func (c *connection) end(reason error) {
-	// First, because a call that writes holds the lock.
-	c.socket.Close()
-	c.mu.Lock()
-	isEnded, row := c.isEnded, c.row
-	c.isEnded, c.row = true, nil
-	c.mu.Unlock()
-	if isEnded {
-		return
-	}
-	if c.core.ctx.Err() != nil {
-		reason = ErrClosed
-	}
-	if c.lane.leave(c, reason) {
-		c.core.failed(c.label, reason)
-	}
-	close(c.done)
-	for _, s := range row {
-		s.reply <- &reply{err: reason}
-	}
+	c.ending.Do(func() {
+		if c.core.ctx.Err() != nil {
+			reason = ErrClosed
+		}
+		c.reason = reason
+		if c.socket != nil {
+			// First, because a call that writes holds the lock.
+			c.socket.Close()
+		}
+		c.mu.Lock()
+		row := c.row
+		c.isEnded, c.row = true, nil
+		c.mu.Unlock()
+		if c.core.leave(c, reason) {
+			c.core.failed(c.label, reason)
+		}
+		close(c.done)
+		for _, s := range row {
+			s.done <- &reply{err: reason}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package snowbank
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -89,18 +90,20 @@ type Client struct {
 
 // core is what a client's goroutines hold, so that they do not keep the client itself.
 //
-//	Next ─▶ buffer ─▶ call ─▶ lane ─▶ connection ─▶ daemon
+//	Next ─▶ buffer ─▶ call ─▶ endpoint ─▶ connection ─▶ daemon
 //	Batch, Ping ──────▶
 type core struct {
 	options Options
 	times   *times
 	buffer  buffer
-	lanes   []*lane
-	turn    atomic.Uint64
 	counts  counts
 
-	// places are the endpoints for the rounds, which collision is from.
-	places    []place
+	// mu guards the endpoints. Current is the index of the one that is connected, or that is next.
+	mu        sync.Mutex
+	endpoints []*endpoint
+	current   int
+
+	// watching starts the rounds, which collision is from.
 	watching  sync.Once
 	collision atomic.Pointer[CollisionError]
 
@@ -113,7 +116,7 @@ type core struct {
 
 // New makes a client. It returns an OptionError if an option is not allowed, and does not connect.
 func New(options Options) (*Client, error) {
-	places, err := options.check()
+	endpoints, err := options.check()
 	if err != nil {
 		return nil, err
 	}
@@ -123,18 +126,10 @@ func New(options Options) (*Client, error) {
 	if options.times == nil {
 		options.times = usualTimes()
 	}
-	c := &core{options: options, times: options.times, places: places}
+	c := &core{options: options, times: options.times, endpoints: endpoints}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	for _, p := range places {
-		if len(c.lanes) == 0 || options.TakeTurns {
-			c.lanes = append(c.lanes, &lane{core: c})
-		}
-		last := c.lanes[len(c.lanes)-1]
-		last.endpoints = append(last.endpoints, &endpoint{place: p})
-	}
 	if !options.PreferFirst {
-		c.lanes[0].current = int(random(int64(len(c.lanes[0].endpoints))))
-		c.turn.Store(uint64(random(int64(len(c.lanes)))))
+		c.current = int(random(int64(len(endpoints))))
 	}
 	c.buffer.start(c)
 	client := &Client{core: c}
@@ -143,7 +138,7 @@ func New(options Options) (*Client, error) {
 }
 
 // check returns the endpoints, or what is wrong with an option. A Timeout of 0 becomes the default.
-func (o *Options) check() (places []place, err error) {
+func (o *Options) check() (endpoints []*endpoint, err error) {
 	usesTLS, isGiven := false, map[string]bool{}
 	for _, text := range o.Endpoints {
 		a, err := parseAddress(text)
@@ -151,12 +146,12 @@ func (o *Options) check() (places []place, err error) {
 			return nil, err
 		}
 		if usesTLS = usesTLS || a.tls; !isGiven[text] {
-			places = append(places, place{address: a})
+			endpoints = append(endpoints, &endpoint{address: a})
 		}
 		isGiven[text] = true
 	}
 	switch {
-	case len(places) == 0:
+	case len(endpoints) == 0:
 		return nil, optionError("Endpoints", "there is none; at least one is needed, such as 127.0.0.1:7660")
 	case o.TakeTurns && o.PreferFirst:
 		return nil, optionError("PreferFirst", "TakeTurns is set too; set one of them")
@@ -183,7 +178,7 @@ func (o *Options) check() (places []place, err error) {
 		return nil, optionError("CAFile", "TLS is set, and no endpoint uses it; write tls:%s", o.Endpoints[0])
 	}
 	_, err = o.tlsConfig("")
-	return places, err
+	return endpoints, err
 }
 
 // Next returns one ID: at once from a buffer that is refilled ahead, or with the next reply if the
@@ -194,9 +189,7 @@ func (c *Client) Next(ctx context.Context) (int64, error) {
 			return id, nil
 		}
 	}
-	id, err := c.core.buffer.wait(ctx)
-	runtime.KeepAlive(c)
-	return id, err
+	return run(ctx, c, request{}, c.core.buffer.wait)
 }
 
 var errNoContext = optionError("ctx", "it is nil; give context.Background()")
@@ -207,7 +200,7 @@ func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
 		return nil, optionError("count", "%d IDs are asked for; 1 to %d are allowed, or fewer if the daemon's max_count is lower",
 			count, uint32(math.MaxUint32))
 	}
-	got, err := c.ask(ctx, request{kind: kindNext, count: uint32(count)})
+	got, err := run(ctx, c, request{kind: kindNext, count: uint32(count), text: c.core.options.Source}, c.core.do)
 	if err != nil {
 		return nil, err
 	}
@@ -218,20 +211,24 @@ func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
 // Ping asks a daemon for a sign of life, as a health check does. It connects if there is no
 // connection.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.ask(ctx, request{kind: kindPing})
+	_, err := run(ctx, c, request{kind: kindPing}, c.core.do)
 	return err
 }
 
-// ask makes a call within the context and the client's timeout.
-func (c *Client) ask(ctx context.Context, r request) (*reply, error) {
+// run makes a call within the context and the client's timeout. The client is kept until it ends.
+func run[T any](ctx context.Context, c *Client, r request, work func(*call) (T, error)) (got T, err error) {
 	defer runtime.KeepAlive(c)
-	if err := c.core.begin(ctx); err != nil {
-		return nil, err
+	if ctx == nil {
+		return got, errNoContext
 	}
+	if c.core.isClosing.Load() || c.core.ctx.Err() != nil {
+		return got, ErrClosed
+	}
+	c.core.calls.Add(1)
 	defer c.core.calls.Add(-1)
 	k, cancel := c.core.call(ctx, r)
 	defer cancel()
-	return c.core.do(k)
+	return work(k)
 }
 
 // Stats returns the client's figures at once.
@@ -239,12 +236,12 @@ func (c *Client) Stats() Stats {
 	n := &c.core.counts
 	s := Stats{Calls: n.calls.Load(), Retries: n.retries.Load(), Refusals: n.refusals.Load(), Failures: n.failures.Load(),
 		IDs: c.core.buffer.handedOut(), Dropped: n.dropped.Load(), Oldest: time.Duration(n.oldest.Load())}
-	for _, l := range c.core.lanes {
-		l.mu.Lock()
-		if l.connection != nil && s.Endpoint == "" {
-			s.Endpoint = l.connection.label
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	for _, e := range c.core.endpoints {
+		if e.connection != nil && e.connection.isGreeted && s.Endpoint == "" {
+			s.Endpoint = e.connection.label
 		}
-		l.mu.Unlock()
 	}
 	return s
 }
@@ -280,18 +277,6 @@ func (c *core) close() {
 	c.buffer.drop()
 }
 
-// begin counts a call in flight.
-func (c *core) begin(ctx context.Context) error {
-	if ctx == nil {
-		return errNoContext
-	}
-	if c.isClosing.Load() || c.ctx.Err() != nil {
-		return ErrClosed
-	}
-	c.calls.Add(1)
-	return nil
-}
-
 // problem returns why no call may get IDs now.
 func (c *core) problem() error {
 	if c.ctx.Err() != nil {
@@ -303,20 +288,21 @@ func (c *core) problem() error {
 	return nil
 }
 
-// failed counts the failure or the refusal of an endpoint, and reports it. What a closed client ends
-// itself has not failed.
+// failed counts the failure or the refusal of an endpoint, and reports it: both if a refusal without
+// a tag has ended the connection. What a closed client ends itself has not failed.
 func (c *core) failed(endpoint string, err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	kind := Failed
-	if _, isRefusal := err.(*RefusedError); isRefusal {
-		kind = Refused
+	refused := (*RefusedError)(nil)
+	if errors.As(err, &refused) {
 		c.counts.refusals.Add(1)
-	} else {
-		c.counts.failures.Add(1)
+		c.event(Event{Kind: Refused, Endpoint: endpoint, Err: refused})
 	}
-	c.event(Event{Kind: kind, Endpoint: endpoint, Err: err})
+	if err != refused {
+		c.counts.failures.Add(1)
+		c.event(Event{Kind: Failed, Endpoint: endpoint, Err: err})
+	}
 }
 
 // event calls the application. No lock may be held.

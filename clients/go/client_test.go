@@ -195,6 +195,20 @@ func TestCloseEndsEveryCallAndGoroutine(t *testing.T) {
 	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
+func TestACloseInAnEventComesBeforeTheRequest(t *testing.T) {
+	for i := 0; i < 300; i++ {
+		daemon := startFake(t)
+		var client *Client
+		client = newClient(t, Options{Endpoints: []string{daemon.address}, OnEvent: func(Event) { client.Close() }})
+		if err := bothCalls(client)["Batch"](background); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if counts := daemon.nextCounts(); len(counts) > 0 {
+			t.Fatalf("it was asked: %v", counts)
+		}
+	}
+}
+
 func TestShutdownLetsCallsEnd(t *testing.T) {
 	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})
@@ -457,7 +471,7 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 		"\x00\x00\x00\x00":                                   "a length of 0; 4 to 65536",
 		string(later):                                        "version 2 of the protocol",
 		string(appendHead(nil, kindWelcome, 0, helloTag, 0)): "its WELCOME has 0 bytes",
-		string(appendWelcome(helloTag+1, 1_000, 1_000, 1)):   "kind 0x85 and tag 2",
+		string(appendWelcome(helloTag+1, 1_000, 1_000, 1)):   "a reply with tag 2 where 1 is due",
 		string(appendWelcome(helloTag, 0, 1_000, 1)):         "allows no IDs",
 		string(append(appendHead(nil, kindWelcome, 0, 1, 20), make([]byte, 20)...)): "its WELCOME has 20 bytes",
 		string(append(appendHead(nil, kindError, 0, 1, 4), make([]byte, 4)...)):     "an ERROR with 4 bytes",
@@ -504,11 +518,11 @@ func TestWireVectors(t *testing.T) {
 		made []byte
 		hex  string
 	}{
-		{appendRequest(nil, 258, request{kind: kindNext, count: 3}, "orders", 0),
+		{appendRequest(nil, 258, request{kind: kindNext, count: 3, text: "orders"}, 0),
 			"10000000 01 00 0201 03000000 0000 6f7264657273"},
-		{appendRequest(nil, 7, request{kind: kindNext, count: 1000, isFetch: true}, "", 50*time.Millisecond),
+		{appendRequest(nil, 7, request{kind: kindNext, count: 1000, isFetch: true}, 50*time.Millisecond),
 			"0a000000 01 02 0700 e8030000 3200"},
-		{appendHello(nil, ""), "0e000000 04 00 0100 534e4f570d0a0d0a 01 00"},
+		{appendRequest(nil, helloTag, request{kind: kindHello}, 0), "0e000000 04 00 0100 534e4f570d0a0d0a 01 00"},
 		{appendRun(7, 1541815603606036480, 1000), "14000000 81 00 0700 00a017621fa16515 e8030000 01000000"},
 	} {
 		if made := fmt.Sprintf("%x", vector.made); made != strings.ReplaceAll(vector.hex, " ", "") {

@@ -1,7 +1,6 @@
 package snowbank
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,63 +15,75 @@ import (
 	"time"
 )
 
-// place is an endpoint's address, and where its last connection went.
-type place struct {
-	address
-	// lastIP is what the name resolved to for the last try. One dial at a time uses it.
-	lastIP string
+// noWelcome is the reason if a connection was accepted, and not greeted in time.
+const noWelcome = "it accepted the connection and sent no WELCOME: is the daemon stopped, or does another program listen there, such as a Redis?"
+
+// dial connects to an endpoint and greets its daemon. Each part has its limit. A failure ends the
+// connection.
+func (c *connection) dial() error {
+	ctx, cancel := context.WithTimeout(c.core.ctx, c.core.times.connect)
+	defer cancel()
+	token, err := c.core.options.readToken()
+	if err != nil {
+		err = failure(c.label, ErrUnreachable, "", err)
+	} else if err = c.open(ctx); err == nil {
+		got := c.ask(&call{request: request{kind: kindHello, text: token}, ctx: ctx})
+		if c.welcome, err = got.welcome, got.err; err == context.DeadlineExceeded {
+			err = c.lost(err)
+		}
+	}
+	if err != nil {
+		c.end(err)
+	}
+	return err
 }
 
-// dial connects to an endpoint and greets its daemon. Each part has its limit.
-func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.times.connect)
-	defer cancel()
-	conn := &connection{core: c, label: p.text}
+// open connects to the first address that accepts, and encrypts the connection where the endpoint
+// says so.
+func (c *connection) open(ctx context.Context) error {
+	e, core := c.endpoint, c.core
 	deadline, _ := ctx.Deadline()
-	ips, err := c.resolve(ctx, p)
+	ips, err := core.resolve(ctx, e)
 	for _, ip := range ips {
 		// Only one that is tried in time counts as the last. The context may end a moment later.
 		if time.Until(deadline) <= 0 {
 			err = context.DeadlineExceeded
 			break
 		}
-		if p.lastIP = ip; p.isName {
-			conn.label = fmt.Sprintf("%s (%s)", p.text, ip)
+		if e.lastIP = ip; e.isName {
+			c.label = fmt.Sprintf("%s (%s)", e.text, ip)
 		}
-		if conn.socket, err = c.connect(ctx, p, ip); err == nil {
+		if c.socket, err = core.openSocket(ctx, e, ip); err == nil {
 			break
 		}
 	}
 	if err != nil {
-		return nil, failure(conn.label, ErrUnreachable, "it did not accept the connection", err)
+		return failure(c.label, ErrUnreachable, "it did not accept the connection", err)
 	}
-	conn.socket.SetDeadline(deadline)
-	greeted := make(chan struct{})
-	go func(socket net.Conn) {
-		select {
-		case <-c.ctx.Done():
-			socket.Close()
-		case <-greeted:
-		}
-	}(conn.socket)
-	err = conn.greet(ctx, p)
-	close(greeted)
+	if !e.tls {
+		return nil
+	}
+	config, err := core.options.tlsConfig(e.host)
+	if err == nil {
+		encrypted := tls.Client(c.socket, config)
+		c.socket = encrypted
+		err = encrypted.HandshakeContext(ctx)
+	}
 	if err != nil {
-		conn.socket.Close()
-		return nil, err
+		return failure(c.label, ErrUnreachable, "it accepted the connection and did not finish the TLS handshake", err)
 	}
-	return conn, nil
+	return nil
 }
 
 // resolve returns the addresses of an endpoint in the order in which they are tried: the first time
 // from a random one on, and later from the one behind the last.
-func (c *core) resolve(ctx context.Context, p *place) ([]string, error) {
-	if !p.isName {
-		return []string{p.host}, nil
+func (c *core) resolve(ctx context.Context, e *endpoint) ([]string, error) {
+	if !e.isName {
+		return []string{e.host}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.times.resolve)
 	defer cancel()
-	ips, err := c.times.lookup(ctx, p.host)
+	ips, err := c.times.lookup(ctx, e.host)
 	if err == nil && len(ips) == 0 {
 		err = errors.New("the name has no address")
 	}
@@ -82,58 +93,19 @@ func (c *core) resolve(ctx context.Context, p *place) ([]string, error) {
 	// Resolvers change the order from one answer to the next.
 	sort.Strings(ips)
 	from := int(random(int64(len(ips))))
-	if p.lastIP != "" {
-		from = sort.SearchStrings(ips, p.lastIP+"\x00") % len(ips)
+	if e.lastIP != "" {
+		from = sort.SearchStrings(ips, e.lastIP+"\x00") % len(ips)
 	}
 	return append(ips[from:len(ips):len(ips)], ips[:from]...), nil
 }
 
-// connect opens the socket. TCP_NODELAY is Go's default.
-func (c *core) connect(ctx context.Context, p *place, ip string) (net.Conn, error) {
+// openSocket connects to an address. TCP_NODELAY is Go's default.
+func (c *core) openSocket(ctx context.Context, e *endpoint, ip string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: c.times.accept}
-	if p.path != "" {
-		return dialer.DialContext(ctx, "unix", p.path)
+	if e.path != "" {
+		return dialer.DialContext(ctx, "unix", e.path)
 	}
-	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, p.port))
-}
-
-// greet encrypts the connection where the address says so, sends HELLO, and reads WELCOME.
-func (c *connection) greet(ctx context.Context, p *place) error {
-	if p.tls {
-		config, err := c.core.options.tlsConfig(p.host)
-		if err == nil {
-			encrypted := tls.Client(c.socket, config)
-			err = encrypted.HandshakeContext(ctx)
-			c.socket = encrypted
-		}
-		if err != nil {
-			return failure(c.label, ErrUnreachable, "it accepted the connection and did not finish the TLS handshake", err)
-		}
-	}
-	token, err := c.core.options.readToken()
-	if err != nil {
-		return failure(c.label, ErrUnreachable, "", err)
-	}
-	// A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
-	// failed write.
-	_, sendError := c.socket.Write(appendHello(nil, token))
-	c.reader = bufio.NewReader(c)
-	f, err := readFrame(c.reader)
-	switch {
-	case err == nil && f.kind == kindError:
-		return f.refusal(c.label)
-	case err == nil:
-		c.welcome, err = readWelcome(&f)
-	case sendError != nil:
-		err = sendError
-	case errors.Is(err, io.EOF):
-		return failure(c.label, ErrLost, "", errors.New("it closed the connection before its WELCOME"))
-	}
-	if err != nil {
-		return failure(c.label, ErrUnreachable,
-			"it accepted the connection and sent no WELCOME: is the daemon stopped, or does another program listen there, such as a Redis?", err)
-	}
-	return nil
+	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, e.port))
 }
 
 // failure returns the error of an endpoint that failed for a reason of the network, of the

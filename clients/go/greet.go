@@ -15,9 +15,14 @@ type claimants struct{ one, other, claim uint64 }
 // share a claim in two rounds end all calls, until a round finds them gone.
 func (c *core) rounds() {
 	wait := time.Duration(random(int64(c.times.firstRound)))
+	// Their own, because calls remember which address they used last.
+	endpoints := make([]endpoint, len(c.endpoints))
+	for i, e := range c.endpoints {
+		endpoints[i].address = e.address
+	}
 	var before map[claimants][2]int
 	for c.pause(c.ctx, wait); c.ctx.Err() == nil; c.pause(c.ctx, wait) {
-		all := c.round()
+		all := c.round(endpoints)
 		found := collisions(all)
 		c.judge(before, found, all)
 		if before, wait = found, c.times.roundEvery; len(found) > 0 {
@@ -28,8 +33,8 @@ func (c *core) rounds() {
 			if conn == nil {
 				continue
 			}
-			if conn.socket.Close(); isFirst {
-				c.lanes[0].backTo(index)
+			if conn.end(errLeft); isFirst {
+				c.backTo(index)
 				isFirst = false
 			}
 		}
@@ -37,14 +42,16 @@ func (c *core) rounds() {
 }
 
 // round greets all endpoints at once. The connections of those that greeted are open.
-func (c *core) round() []*connection {
-	all := make([]*connection, len(c.places))
+func (c *core) round(endpoints []endpoint) []*connection {
+	all := make([]*connection, len(endpoints))
 	var left sync.WaitGroup
-	for i := range c.places {
+	for i := range endpoints {
 		left.Add(1)
 		go func(i int) {
 			defer left.Done()
-			all[i], _ = c.dial(c.ctx, &c.places[i])
+			if conn := newConnection(c, &endpoints[i]); conn.dial() == nil {
+				all[i] = conn
+			}
 		}(i)
 	}
 	left.Wait()
@@ -100,22 +107,11 @@ func (c *core) judge(before, found map[claimants][2]int, all []*connection) {
 	}
 }
 
-// info asks for INFO on a connection that nobody else uses.
+// info returns what the daemon says of itself, or why not.
 func (c *connection) info() string {
-	c.socket.SetDeadline(time.Now().Add(c.core.times.answer))
-	c.socket.Write(appendRequest(nil, helloTag+1, request{kind: kindInfo}, "", 0))
-	collect := collector{asked: request{kind: kindInfo}}
-	for {
-		f, err := readFrame(c.reader)
-		isDone := false
-		if err == nil {
-			isDone, err = collect.add(&f)
-		}
-		if err != nil {
-			return describe(err)
-		}
-		if isDone {
-			return oneLine(string(collect.json))
-		}
+	got := c.ask(&call{request: request{kind: kindInfo}, ctx: c.core.ctx})
+	if got.err != nil {
+		return got.err.Error()
 	}
+	return oneLine(string(got.json))
 }

@@ -216,12 +216,12 @@ func TestAStoppedDaemonIsLeftAfterTheTimeForAnAnswer(t *testing.T) {
 
 func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
 	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1", "127.0.0.1:2"}, times: usualTimes()})
-	l := client.core.lanes[0]
-	e := l.endpoints[0]
+	c := client.core
+	e := c.endpoints[0]
 	longest := time.Duration(0)
 	rests := map[time.Duration]bool{}
 	for i := 0; i < 300; i++ {
-		l.rest(e, ErrLost)
+		c.rest(e, ErrLost)
 		rest := time.Until(e.restsUntil)
 		limit := 50 * time.Millisecond << min(i, 10)
 		if rest > limit || rest > time.Second {
@@ -233,11 +233,11 @@ func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
 	if longest < 800*time.Millisecond || len(rests) < 150 {
 		t.Errorf("the longest of %d rests is %s", len(rests), longest)
 	}
-	if l.note(e, nil); e.failures != 0 {
+	if e.note(nil); e.failures != 0 {
 		t.Error("an answer does not reset the back-off")
 	}
 	for i := 0; i < 100; i++ {
-		l.rest(e, &RefusedError{Action: Leave, RetryAfter: 5 * time.Second})
+		c.rest(e, &RefusedError{Action: Leave, RetryAfter: 5 * time.Second})
 		if rest := time.Until(e.restsUntil); rest < 990*time.Millisecond || rest > 2*time.Second {
 			t.Errorf("a rest of %s after a refusal with 5s", rest)
 		}
@@ -245,12 +245,12 @@ func TestBackoffGrowsToItsLimitVariesAndIsReset(t *testing.T) {
 }
 
 func TestALoneEndpointDoesNotRestTheFirstTime(t *testing.T) {
-	l := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}}).core.lanes[0]
-	e := l.endpoints[0]
-	if l.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) > 0 {
+	c := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}}).core
+	e := c.endpoints[0]
+	if c.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) > 0 {
 		t.Error("it rests after its first failure")
 	}
-	if l.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) < 900*time.Millisecond {
+	if c.rest(e, &RefusedError{Action: Leave, RetryAfter: time.Second}); time.Until(e.restsUntil) < 900*time.Millisecond {
 		t.Error("it does not rest after its second failure")
 	}
 }
@@ -286,6 +286,19 @@ func TestTurnsGoRoundAndSkipWhoRests(t *testing.T) {
 	}
 }
 
+func TestInTurnsAnEndpointThatSaysStayRests(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{TakeTurns: true})
+	daemons[0].refuses(ErrExhausted, Stay, 1_000)
+	began := time.Now()
+	for i := 0; i < 10; i++ {
+		one(t, client)
+	}
+	count, took := len(daemons[0].nextCounts()), time.Since(began)
+	if count != 1 || took > 900*time.Millisecond || daemons[0].hellos != 1 || daemons[0].openCount() != 1 {
+		t.Errorf("it was asked %d times in %s, and greeted %d times", count, took, daemons[0].hellos)
+	}
+}
+
 // fakeNames resolves every name to the same addresses.
 type fakeNames struct {
 	mu  sync.Mutex
@@ -305,7 +318,7 @@ func TestACallThatConnectedAsksBeforeItsNextTurn(t *testing.T) {
 	times.connect = 2 * time.Second
 	client := newClient(t, Options{Endpoints: []string{healthy.address, silent.address}, TakeTurns: true, times: times})
 	// The first one has its turn.
-	client.core.turn.Store(1)
+	client.core.current = 0
 	began := time.Now()
 	one(t, client)
 	if took := time.Since(began); took > time.Second {
@@ -321,7 +334,7 @@ func TestANameIsResolvedForEachConnection(t *testing.T) {
 	times := longTimes()
 	times.lookup = names.lookup
 	client := newClient(t, Options{Endpoints: []string{"ids.internal:" + port}, times: times})
-	p := &client.core.lanes[0].endpoints[0].place
+	p := client.core.endpoints[0]
 	starts := map[string]bool{}
 	for i := 0; i < 100; i++ {
 		p.lastIP = ""
@@ -356,8 +369,8 @@ func TestAnAddressWithoutTimeLeftIsNotTried(t *testing.T) {
 	times := longTimes()
 	times.lookup = (&fakeNames{ips: []string{"127.0.0.1", "127.0.0.2"}}).lookup
 	client := newClient(t, Options{Endpoints: []string{"ids.internal:1"}, times: times})
-	p := &client.core.lanes[0].endpoints[0].place
-	if _, err := client.core.dial(lateContext{background}, p); err == nil || p.lastIP != "" {
+	p := client.core.endpoints[0]
+	if err := newConnection(client.core, p).open(lateContext{background}); err == nil || p.lastIP != "" {
 		t.Errorf("%s counts as tried: %v", p.lastIP, err)
 	}
 }
@@ -374,10 +387,9 @@ func TestADialThatACloseEndsIsNoFailure(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "the dial has ended", func() bool {
-		l := client.core.lanes[0]
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.dialing == nil
+		client.core.mu.Lock()
+		defer client.core.mu.Unlock()
+		return client.core.endpoints[0].connection == nil
 	})
 	if stats := client.Stats(); stats.Failures != 0 {
 		t.Errorf("%+v", stats)

@@ -58,6 +58,8 @@ type request struct {
 	count uint32
 	// isFetch is true if fewer IDs are welcome.
 	isFetch bool
+	// text is the source's name, and HELLO's token.
+	text string
 }
 
 func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
@@ -66,24 +68,23 @@ func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
 	return binary.LittleEndian.AppendUint16(out, tag)
 }
 
-func appendRequest(out []byte, tag uint16, r request, source string, wait time.Duration) []byte {
-	if r.kind != kindNext {
-		return appendHead(out, r.kind, 0, tag, 0)
+func appendRequest(out []byte, tag uint16, r request, wait time.Duration) []byte {
+	switch r.kind {
+	case kindHello:
+		out = appendHead(out, kindHello, 0, tag, len(magic)+2+len(r.text))
+		out = append(append(out, magic...), version, 0)
+	case kindNext:
+		var flags byte
+		if r.isFetch {
+			flags = flagPartial
+		}
+		out = appendHead(out, kindNext, flags, tag, 6+len(r.text))
+		out = binary.LittleEndian.AppendUint32(out, r.count)
+		out = binary.LittleEndian.AppendUint16(out, uint16(wait/time.Millisecond))
+	default:
+		out = appendHead(out, r.kind, 0, tag, 0)
 	}
-	var flags byte
-	if r.isFetch {
-		flags |= flagPartial
-	}
-	out = appendHead(out, kindNext, flags, tag, 6+len(source))
-	out = binary.LittleEndian.AppendUint32(out, r.count)
-	out = binary.LittleEndian.AppendUint16(out, uint16(wait/time.Millisecond))
-	return append(out, source...)
-}
-
-func appendHello(out []byte, token string) []byte {
-	out = appendHead(out, kindHello, 0, helloTag, len(magic)+2+len(token))
-	out = append(append(out, magic...), version, 0)
-	return append(out, token...)
+	return append(out, r.text...)
 }
 
 // frame is one reply frame. Its body is valid until the next read.
@@ -122,8 +123,6 @@ type welcome struct {
 func readWelcome(f *frame) (w welcome, err error) {
 	body := f.body
 	switch {
-	case f.kind != kindWelcome || f.tag != helloTag:
-		return w, breachf("it answers HELLO with a frame of kind 0x%02x and tag %d", f.kind, f.tag)
 	case len(body) < welcomeHeadSize || (len(body)-welcomeHeadSize)%claimSize != 0:
 		return w, breachf("its WELCOME has %d bytes", len(body))
 	case body[0] != version:
@@ -173,7 +172,8 @@ func readFrame(r *bufio.Reader) (frame, error) {
 }
 
 // answers has the kinds of frames that may answer a request.
-var answers = map[byte][]byte{kindNext: {kindRuns, kindList}, kindInfo: {kindJSON}, kindPing: {kindPong}}
+var answers = map[byte][]byte{kindNext: {kindRuns, kindList}, kindInfo: {kindJSON}, kindPing: {kindPong},
+	kindHello: {kindWelcome}}
 
 // collector joins the frames of one reply, and checks the protocol's promises.
 type collector struct {
@@ -181,8 +181,9 @@ type collector struct {
 	kind  byte
 	ids   []int64
 	// least is the lowest that the next ID may be.
-	least uint64
-	json  []byte
+	least   uint64
+	json    []byte
+	welcome welcome
 }
 
 // add takes the next frame. It returns true once the reply is complete.
@@ -196,6 +197,9 @@ func (c *collector) add(f *frame) (isDone bool, err error) {
 		err = c.addIDs(f.body, runSize)
 	case kindList:
 		err = c.addIDs(f.body, idSize)
+	case kindWelcome:
+		c.welcome, err = readWelcome(f)
+		return true, err
 	case kindPong:
 		if len(f.body) > 0 {
 			err = breachf("its reply to PING has %d bytes, and PING had none", len(f.body))
