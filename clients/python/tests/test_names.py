@@ -7,6 +7,7 @@ import asyncio
 import pathlib
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,12 +143,32 @@ def test_a_thread_that_cannot_start_is_its_dials_failure(
 
 
 def test_whatever_a_dial_raises_is_its_endpoints_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Dialer) -> None:
+    def fail(*_: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Dialer, "_dial", fail)
     with pytest.raises(EndpointError, match="MemoryError"):
         asyncio.run(Dialer(_options.endpoints("127.0.0.1:1")[0], options("127.0.0.1:1")).dial())
+
+
+def test_dead_addresses_do_not_prolong_a_dial(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver.hosts = [f"127.0.0.{number}" for number in range(2, 9)]
+    monkeypatch.setattr(_options, "TIMES", Times(accept=0.2, connect=0.4))
+    tried = []
+
+    async def hang(loop: asyncio.AbstractEventLoop, _: socket.socket, where: Any) -> None:
+        tried.append(where)
+        # The limits of an address and of the connection end in one turn of the loop.
+        loop.call_later(0.06, time.sleep, 0.18)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", hang)
+    endpoint = Endpoints(options(f"{NAME}:7660")).all[0]
+    with pytest.raises(EndpointError, match=r"does not greet within 0\.4 s"):
+        asyncio.run(endpoint.dial())
+    assert len(tried) == 2
 
 
 def test_addresses_are_tried_from_the_one_behind_the_last_on(resolver: Resolver) -> None:

@@ -40,8 +40,8 @@ class Dialer:
         """Connects and greets. Raises EndpointError, or RefusedError if a daemon says so."""
         limit = self._options.times.connect
         try:
-            async with _Within(limit):
-                return await self._dial()
+            async with _Within(limit) as end:
+                return await self._dial(end)
         except SnowbankError:
             raise
         except asyncio.TimeoutError:
@@ -50,9 +50,9 @@ class Dialer:
             # Whatever it is, such as no memory for a thread: other dials and rounds must go on.
             raise EndpointError(self.name, describe(error)) from None
 
-    async def _dial(self) -> Row:
+    async def _dial(self, end: float) -> Row:
         found, token, context = await self._prepare()
-        opened = await self._open(found)
+        opened = await self._open(found, end)
         row = Row(self.name, opened, self._options.times.answer)
         loop = asyncio.get_running_loop()
         try:
@@ -108,13 +108,16 @@ class Dialer:
             found = resolve(address.host, address.port)
         return found, options.read_token(), options.tls_context() if address.tls else None
 
-    async def _open(self, found: list[SocketAddress]) -> socket.socket:
+    async def _open(self, found: list[SocketAddress], end: float) -> socket.socket:
         """Connects to the first address that accepts, from the one behind the last on."""
         start = random.randrange(len(found))
         if self._last in found:
             start = found.index(self._last) + 1
         reasons = []
         for where in found[start:] + found[:start]:
+            # If both limits end in one turn of the loop, only that of the address is raised.
+            if asyncio.get_running_loop().time() >= end:
+                raise asyncio.TimeoutError
             self._last = where
             opened = socket.socket(where[0], socket.SOCK_STREAM)
             try:
@@ -143,9 +146,11 @@ class _Within:
     def __init__(self, limit: float) -> None:
         self._limit, self._is_over = limit, False
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> float:
         loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
-        self._timer = loop.call_later(self._limit, self._end, task)
+        end = loop.time() + self._limit
+        self._timer = loop.call_at(end, self._end, task)
+        return end
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         self._timer.cancel()
