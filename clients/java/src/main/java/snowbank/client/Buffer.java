@@ -2,7 +2,6 @@ package snowbank.client;
 
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -174,10 +173,12 @@ final class Buffer {
                 next = null;
                 return true;
             }
-            if (fetch == null) {
+            Fetch inFlight = fetch;
+            if (inFlight == null) {
                 begun = newFetch();
+                inFlight = begun;
             }
-            Objects.requireNonNull(fetch).waiters.add(waiter);
+            inFlight.waiters.add(waiter);
         }
         if (begun != null) {
             run(begun);

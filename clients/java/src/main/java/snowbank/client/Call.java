@@ -34,7 +34,7 @@ class Call {
         core.began(this);
         answer.whenComplete((reply, error) -> {
             timer.cancel(false);
-            core.ended(this);
+            core.calls.remove(this);
         });
         armTimer();
         return this;

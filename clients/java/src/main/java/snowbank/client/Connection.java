@@ -84,7 +84,7 @@ final class Connection {
     Connection(Core core, String label) {
         this.core = core;
         this.label = label;
-        output = new Core.Outbox<>("snowbank-writer " + label, IN_FLIGHT_MAX, this::send);
+        output = new Core.Outbox<>("snowbank-writer " + label, Integer.MAX_VALUE, this::send);
     }
 
     /** Sets the socket that a close ends, before it may block. */
@@ -411,7 +411,7 @@ final class Connection {
         } catch (IOException error) {
             // It is closed as far as it can be.
         }
-        core.ended(this);
+        core.connections.remove(this);
         if (ours != null && ours.leave(this, reason) && reason != null) {
             core.failed(label, reason);
         }

@@ -46,7 +46,7 @@ final class Core {
     final AtomicInteger applicationCalls = new AtomicInteger();
     /** All calls in flight, and all open connections, which the end of the client ends. */
     final Set<Call> calls = ConcurrentHashMap.newKeySet();
-    private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
+    final Set<Connection> connections = ConcurrentHashMap.newKeySet();
     /** What the listener has not heard yet. */
     final Outbox<Consumer<SnowbankListener>> events = new Outbox<>("snowbank-listener", EVENTS_MAX, this::tellAll);
     volatile boolean isClosing;
@@ -69,7 +69,7 @@ final class Core {
 
     private static ScheduledThreadPoolExecutor timer() {
         ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1,
-            task -> timerThread = thread("snowbank-timer", task));
+            task -> timerThread = new Worker("snowbank-timer", task));
         timer.setRemoveOnCancelPolicy(true);
         timer.setKeepAliveTime(10, TimeUnit.SECONDS);
         timer.allowCoreThreadTimeOut(true);
@@ -84,10 +84,6 @@ final class Core {
         }
     }
 
-    static Thread thread(String name, Runnable task) {
-        return new Worker(name, task);
-    }
-
     /** What one thread at a time empties: one that has added to it, or one of its own, which ends when it is idle. */
     static final class Outbox<T> {
         final Queue<T> queue;
@@ -98,7 +94,7 @@ final class Core {
         Outbox(String name, int limit, Consumer<Queue<T>> task) {
             queue = new LinkedBlockingQueue<>(limit);
             own = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(1),
-                work -> thread(name, work), new ThreadPoolExecutor.DiscardPolicy());
+                work -> new Worker(name, work), new ThreadPoolExecutor.DiscardPolicy());
             own.allowCoreThreadTimeOut(true);
             this.task = task;
         }
@@ -127,7 +123,7 @@ final class Core {
     static <T> CompletableFuture<T> run(String name, Callable<T> task) {
         CompletableFuture<T> outcome = new CompletableFuture<>();
         try {
-            thread(name, () -> {
+            new Worker(name, () -> {
                 try {
                     outcome.complete(task.call());
                 } catch (Throwable error) {
@@ -165,19 +161,11 @@ final class Core {
         }
     }
 
-    void ended(Call call) {
-        calls.remove(call);
-    }
-
     void opened(Connection connection) {
         connections.add(connection);
         if (isClosed) {
             connection.close();
         }
-    }
-
-    void ended(Connection connection) {
-        connections.remove(connection);
     }
 
     void close() {

@@ -80,7 +80,7 @@ final class ConformancePlay implements AutoCloseable {
     }
 
     private static void collect(BufferedReader lines, Collection<String> into) {
-        Core.thread("lines", () -> {
+        new Core.Worker("lines", () -> {
             try {
                 lines.lines().forEach(into::add);
             } catch (UncheckedIOException closed) {
@@ -200,7 +200,7 @@ final class ConformancePlay implements AutoCloseable {
             }
             return List.of();
         }));
-        Thread thread = Core.thread("closing", task);
+        Thread thread = new Core.Worker("closing", task);
         thread.start();
         if (step.get("as") == null) {
             check(step, task.get(WAIT_SECONDS, TimeUnit.SECONDS));
@@ -245,7 +245,7 @@ final class ConformancePlay implements AutoCloseable {
 
     private void start(Map<?, ?> step) throws InterruptedException {
         FutureTask<Outcome> task = new FutureTask<>(() -> step.get("count") == null ? next(step, 1) : batch(step));
-        Thread thread = Core.thread("started", task);
+        Thread thread = new Core.Worker("started", task);
         thread.start();
         started.put(text(step, "as"), new Background(thread, task));
         // Starts are sent in their order.

@@ -37,7 +37,7 @@ class ConformanceTest {
             names = reader.lines().toList();
         }
         String only = System.getenv("SNOWBANK_CONFORMANCE_CASE");
-        ExecutorService players = Executors.newFixedThreadPool(PLAYERS, task -> Core.thread("player", task));
+        ExecutorService players = Executors.newFixedThreadPool(PLAYERS, task -> new Core.Worker("player", task));
         // All are submitted before the first is awaited.
         List<DynamicTest> tests = names.stream().filter(name -> only == null || only.equals(name)).map(name -> {
             Future<?> played = players.submit(() -> {

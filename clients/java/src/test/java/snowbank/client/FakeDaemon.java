@@ -39,12 +39,12 @@ final class FakeDaemon implements AutoCloseable {
 
     FakeDaemon() throws IOException {
         listener = new ServerSocket(0, 100, InetAddress.getLoopbackAddress());
-        Core.thread("fake", () -> {
+        new Core.Worker("fake", () -> {
             try {
                 while (true) {
                     Socket socket = listener.accept();
                     open.add(socket);
-                    Core.thread("fake", () -> serve(socket)).start();
+                    new Core.Worker("fake", () -> serve(socket)).start();
                 }
             } catch (IOException closed) {
                 // The test is over.
