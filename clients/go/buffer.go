@@ -161,6 +161,8 @@ func (b *buffer) restock() (*fetch, error) {
 		b.next = nil
 		s.openedAt = b.core.times.now().monotonic
 		b.core.counts.ids.Add(uint64(old.handed()))
+		// The next fetch is twice as large, unless this stock lasts longer or is dropped.
+		b.size = 2 * len(s.ids)
 		b.current.Store(s)
 		return nil, nil
 	}
@@ -176,17 +178,15 @@ func (s *stock) handed() int64 {
 	return int64(len(s.ids))
 }
 
-// refill starts the next fetch, because half of s is used: twice as large if that went quickly, and
-// else as large again.
+// refill starts the next fetch, because half of s is used: as large again if that went slowly.
 func (b *buffer) refill(s *stock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.next != nil || b.fetch != nil || b.current.Load() != s || b.core.problem() != nil {
 		return
 	}
-	b.size = 2 * int(s.low+1)
-	if b.core.times.now().monotonic-s.openedAt <= int64(s.goodFor)/quickPart {
-		b.size = 2 * len(s.ids)
+	if b.core.times.now().monotonic-s.openedAt > int64(s.goodFor)/quickPart {
+		b.size = 2 * int(s.low+1)
 	}
 	b.startFetch()
 }

@@ -243,6 +243,7 @@ impl Notes {
     /// Forgets the ceilings: the next start asks the coordinator.
     pub(super) fn forget_ceilings(&mut self) {
         self.document.notes.iter_mut().for_each(|note| note.covered = 0);
+        self.is_changed = true;
     }
 
     /// Returns the note of a source, if it has this ID space and is of the fleet with this name.

@@ -119,7 +119,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         self.set_clocks(clocks);
         for source in 0..self.sources.len() {
-            let Held { index, is_claimed, .. } = self.sources[source];
+            let Held { index, is_claimed, covered, .. } = self.sources[source];
+            // Since this source went on without asking, another one has found a loss.
+            if !is_claimed && covered == 0 && starting.contains(&index) {
+                let reason = "the coordinator went back, and the fleet's floor is not raised yet";
+                return Err(FleetError::NoAnswer(NoAnswer::passing(reason)));
+            }
             // A source that went on without asking is compared by its first poll.
             if is_claimed && starting.contains(&index) {
                 // Another source may run already, and must soon notice a loss.

@@ -130,7 +130,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 granted.reach = granted.reach.max(key.limits.reach());
             }
             let floor = self.known_marker()?.marker.floor();
-            if self.tried.floor.is_some_and(|raised| granted.until <= raised && raised <= floor) {
+            let until = want.layout.space().end_of_tick(note.acknowledged);
+            if self.tried.floor.is_some_and(|raised| until <= raised && raised <= floor) {
                 return Ok(());
             }
             let noticed = self.raise_floor(Some(older), granted);
@@ -166,11 +167,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// If a start has found a loss, and the floor could not be raised, forgets all ceilings: no source may
-    /// go on without asking, because other daemons that start may get the same IDs.
+    /// go on without asking, because other daemons that start may get the same IDs. For the same reason a
+    /// daemon that serves ends.
     fn or_ask_again(&mut self, noticed: Result<Noticed, FleetError>) -> Result<Noticed, FleetError> {
-        if noticed.is_err() {
+        if let Err(error) = &noticed {
+            self.lose(FleetError::WentBack(format!(
+                "a source that starts found that the coordinator went back, and could not raise the floor: {error}"
+            )));
             self.notes.forget_ceilings();
+            let idle = self.idle.clone();
+            self.forget_ceilings(|index| idle.contains(&index));
             self.notes.begin();
+            if self.lost.is_none() {
+                // Nothing is handed out meanwhile.
+                let _ = self.await_notes();
+            }
         }
         noticed
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::Paths;
 use crate::{Marker, NoteStore};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_state::StateError;
@@ -242,10 +243,55 @@ fn a_start_that_finds_a_loss_and_cannot_raise_the_floor_waits() {
     assert!(resumes(&mut member(&store, first.notes().clone()), wanted), "the ceiling is ahead");
     store.remove(&key_five());
     store.set(Fault::ReadOnly);
-    let mut again = member(&store, first.notes().clone());
+    let stored = Arc::new(Stored::default());
+    let mut again = member(&store, first.notes().clone().kept_in(Some(stored.clone())));
     assert!(matches!(again.take(wanted, &five()), Err(FleetError::NoAnswer(_))));
     assert!(!resumes(&mut again, wanted));
-    assert!(!resumes(&mut member(&store, again.notes().clone()), wanted), "nor does the next process");
+    let notes = stored.0.lock().unwrap().clone().expect("they are stored");
+    assert!(!resumes(&mut member(&store, notes), wanted), "nor does the next process");
+}
+
+/// The last notes that were stored.
+#[derive(Debug, Default)]
+struct Stored(Mutex<Option<Notes>>);
+
+impl NoteStore for Stored {
+    fn begin(&self, notes: Notes) {
+        *self.0.lock().unwrap() = Some(notes);
+    }
+
+    fn wait(&self, _: Duration) -> Result<bool, StateError> {
+        Ok(true)
+    }
+}
+
+/// One source goes on without asking, or serves. The other asks, and finds that the coordinator went back.
+#[test]
+fn no_source_goes_on_beside_one_that_found_a_loss() {
+    for serves in [false, true] {
+        let store = store();
+        let mut first = member(&store, Notes::default());
+        let six = Want { index: 1, source: "six", ..want(WALL, false) };
+        let mut taken =
+            [first.take(want(WALL, false), &five()).ok(), first.take(six, &WorkerSet::single(6)).ok()];
+        settle(&mut first, &mut taken, clocks(WALL)).unwrap();
+        let mut again = member(&store, first.notes().clone());
+        again.begin_start([0, 1]);
+        let now = at(WALL, 10);
+        assert!(again.resume_at_once(want(now, true), &five()).is_some());
+        if serves {
+            assert_eq!(again.check_taken(&[0], clocks(now)), Ok(()));
+        }
+        store.remove(&Paths::of("f").number(0, 6));
+        store.set(Fault::ReadOnly);
+        let six = Want { index: 1, source: "six", ..want(now, true) };
+        assert!(again.take(six, &WorkerSet::single(6)).is_err());
+        if serves {
+            assert!(matches!(again.loss(), Some(FleetError::WentBack(_))), "the daemon ends");
+        } else {
+            assert!(matches!(again.check_taken(&[0], clocks(now)), Err(FleetError::NoAnswer(_))));
+        }
+    }
 }
 
 /// The marks say that a loss was found, also if the notes are not durable.
