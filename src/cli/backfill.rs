@@ -204,8 +204,8 @@ struct Backfill {
     rng: fastrand::Rng,
     /// The number of lines that were read.
     lines: u64,
-    /// True once a line was empty. Only the last line may be.
-    has_ended: bool,
+    /// The number of the first empty line. Only the last lines may be empty.
+    empty: Option<u64>,
     /// The instant of the line before, which may be the last one that an earlier run printed.
     newest: Option<UnixMicros>,
     /// The position after the last ID that was printed, and the instant of its line.
@@ -267,7 +267,7 @@ impl Backfill {
             locks,
             rng: fastrand::Rng::new(),
             lines: 0,
-            has_ended: false,
+            empty: None,
             newest,
             printed: (start, newest),
         })
@@ -297,16 +297,15 @@ impl Backfill {
     /// Claims a position for a line's instant. Returns both, or `None` for an empty line.
     fn claim(&mut self, line: &str) -> Result<Option<(Position, UnixMicros)>, Failure> {
         let place = format!("line {}", self.lines);
-        if self.has_ended {
-            return Err(Failure::no(format_args!(
-                "line {}: found an empty line, allowed: an instant; give each row one",
-                self.lines - 1
-            )));
-        }
         let line = bare(line);
         if line.is_empty() {
-            self.has_ended = true;
+            self.empty.get_or_insert(self.lines);
             return Ok(None);
+        }
+        if let Some(empty) = self.empty {
+            return Err(Failure::no(format_args!(
+                "line {empty}: found an empty line, allowed: an instant; give each row one"
+            )));
         }
         let wanted = instant(&place, line).map_err(|failure| match failure {
             Failure::Usage(reason) => Failure::No(reason),

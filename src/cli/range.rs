@@ -59,7 +59,7 @@ pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
         let hint = match text.bytes().filter(u8::is_ascii_digit).count() {
             16 if text.len() == 16 => "; of microseconds, leave off the last three digits",
             19 if text.len() == 19 => "; of nanoseconds, leave off the last six digits",
-            _ if text.bytes().all(|byte| byte.is_ascii_digit() || b".eE+".contains(&byte)) => {
+            _ if text.contains(['.', 'e', 'E']) && text.parse::<f64>().is_ok() => {
                 "; of seconds with a fraction, write whole milliseconds"
             }
             _ => "",

@@ -66,7 +66,8 @@ impl Tokens {
                 mistakes.push(TokenMistake::Line { path: path.to_owned(), number, wrong });
             };
             let (identity, token) = split_name(line);
-            if identities.iter().any(|identity| has_name_without_blank(token, &identity.name)) {
+            let has_name = identities.iter().any(|identity| has_name_without_blank(token, &identity.name));
+            if has_name && hex_of(token).is_none() {
                 refuse(WrongLine::NoBlank);
             }
             if let Some(name) = &identity
@@ -175,7 +176,10 @@ pub(crate) enum WrongLine {
     )]
     UnknownName(Vec<String>),
     /// The token begins with the name of an identity and a colon.
-    #[error("found the name of an identity and a colon before the token, without a blank; write NAME: TOKEN")]
+    #[error(
+        "found the name of an identity and a colon without a blank behind it; write NAME: TOKEN, or, if both are \
+         the token, its sha256: line"
+    )]
     NoBlank,
     /// The token stands in this earlier line, with another identity or with none.
     #[error("found the token of line {0}, allowed: one identity for each token")]

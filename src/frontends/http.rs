@@ -217,9 +217,9 @@ impl Http {
         if let Err(bad) = head.site.check(!head.takes_chunks).and_then(|()| head.check_authorization()) {
             return Some((400, bad.to_string()));
         }
-        // A script of another site could read the answer (DNS rebinding). A load balancer's check may name any
-        // site, and its answer tells nothing.
-        if self.is_loopback && !route::is_open(head) && !head.site.host.is_none_or(is_local_name) {
+        // A script of another site could read the answer (DNS rebinding). A load balancer's check may name
+        // any site.
+        if self.is_loopback && !route::is_check(head) && !head.site.host.is_none_or(is_local_name) {
             return Some((421, MISDIRECTED.to_owned()));
         }
         // A browser sent it for a page of another site.

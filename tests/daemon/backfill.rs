@@ -66,8 +66,7 @@ fn a_full_disk_may_have_cut_off_the_last_line() {
 fn each_instant_gets_an_id_of_its_tick_and_worker() {
     let machine = Machine::new();
     // As PowerShell, psql -t and CSV print them, the last with an empty line behind it.
-    let input =
-        "\u{feff}2024-01-01T00:00:00Z\r\n1704067200000\n \"2024-01-01 01:00:00.005+01\" \n 1706745600000\n\n";
+    let input = "\u{feff}2024-01-01T00:00:00Z\r\n1704067200000\n \"2024-01-01 01:00:00.005+01\" \n 1706745600000\n\n\n";
     let said = run(&mut backfill(&machine, "twitter", "datacenter=31,worker=8"), input);
     let ids = ids(&said.printed());
     let fields: Vec<_> = ids.iter().map(|id| ((id >> 22) + EPOCH, id >> 12 & 1023)).collect();

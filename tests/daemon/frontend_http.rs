@@ -379,6 +379,7 @@ fn a_host_must_be_valid_and_at_loopback_local() {
         ("/v1/ids", "127.8.0.1", 200),
         // The checks of HAProxy and Envoy name the site or the cluster.
         ("/healthz", "shop.example", 200),
+        ("/v1/openapi.json", "shop.example", 421),
         ("http://localhost:1/v1/ids", "evil.example", 200),
         ("http://evil.example/v1/ids", "localhost", 421),
         ("http://localhost:1@evil.com/v1/ids", "localhost", 400),

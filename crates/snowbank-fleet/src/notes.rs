@@ -242,8 +242,10 @@ impl Notes {
 
     /// Forgets the ceilings: the next start asks the coordinator.
     pub(super) fn forget_ceilings(&mut self) {
-        self.document.notes.iter_mut().for_each(|note| note.covered = 0);
-        self.is_changed = true;
+        for note in &mut self.document.notes {
+            self.is_changed |= note.covered > 0;
+            note.covered = 0;
+        }
     }
 
     /// Returns the note of a source, if it has this ID space and is of the fleet with this name.

@@ -63,7 +63,7 @@ pub struct Taker<'a> {
     /// The writes of this state that a later one has replaced. Only a restore brings one back.
     pub replaced: &'a [String],
     /// The bound that the coordinator had acknowledged to this state. `None` if there was none, or
-    /// without [`Proof::Held`].
+    /// less than [`Proof::Lost`].
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,

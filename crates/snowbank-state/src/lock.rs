@@ -109,17 +109,8 @@ impl WorkerLocks {
         marked.map_err(|error| StateError::storage(format!("cannot mark the counter's lock: {error}")))
     }
 
-    /// Marks all of the worker IDs as granted below this ID, and as returned to the fleet.
-    ///
-    /// # Errors
-    /// As [`mark_granted`](WorkerLocks::mark_granted).
-    pub fn mark_returned(&self, id_bound: u64) -> io::Result<()> {
-        let Some(state) = &self.state else { return Ok(()) };
-        self.mark(&Mark { fate: Fate::Returned, ..Mark::granted(id_bound, state) })
-    }
-
-    /// Marks worker IDs that are given back to the fleet without a grant since their last marks. A
-    /// copy of the state may have a note that it holds them, so it must ask.
+    /// Marks worker IDs that are given back to the fleet. A copy of the state may have a note that it
+    /// holds them, so it must ask.
     ///
     /// # Errors
     /// A mark could not be read or written. Then the worker IDs must not be given back.
@@ -140,8 +131,10 @@ impl WorkerLocks {
     fn mark_granted_as(&self, fate: Fate) -> Result<(), StateError> {
         let Some(state) = &self.state else { return Ok(()) };
         for file in &self.files {
-            let own = mark_of(file)?.filter(|mark| mark.state == *state && mark.fate == Fate::Granted);
-            let Some(mark) = own else { continue };
+            let own = mark_of(file)?.filter(|mark| mark.state == *state);
+            let Some(mark) = own.filter(|mark| matches!(mark.fate, Fate::Granted | Fate::Lost)) else {
+                continue;
+            };
             let text = Mark { fate, ..mark }.to_string();
             let marked = file.file.write_all_at(text.as_bytes(), HOLDER_BYTES);
             marked

@@ -132,7 +132,8 @@ impl DiskStore {
     }
 
     /// Ends sources: lowers their ceilings to the first IDs that were not handed out, as
-    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start.
+    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start. If others run on, the
+    /// records say that the last run did not have these sources to its end.
     ///
     /// # Errors
     /// The lower ceilings may not be durable.
@@ -140,7 +141,11 @@ impl DiskStore {
         let trimmed = self.trim(ends, wall_minus_boot_us);
         let ended = ends.iter().filter_map(|left| self.sources.remove(&left.source));
         self.retired.extend(ended.map(|record| Record { retired: true, ..record }));
-        trimmed
+        if self.sources.is_empty() {
+            return trimmed;
+        }
+        // Those that run on may write nothing for long.
+        trimmed.and(self.store(self.sources.clone(), wall_minus_boot_us))
     }
 
     /// Gives these sources other names, which the next write makes durable. A name binds only the

@@ -31,8 +31,12 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// Returns whether a request needs no token: those of load balancers, and those for the OpenAPI
 /// description.
 pub(super) fn is_open(head: &Head<'_>) -> bool {
-    let path = &*decoded(head.path);
-    head.method == "OPTIONS" || path == OPENAPI_PATH || HEALTH_PATHS.contains(&path)
+    is_check(head) || decoded(head.path) == OPENAPI_PATH
+}
+
+/// Returns whether a request is one of load balancers. Its answer tells whether the daemon is ready.
+pub(super) fn is_check(head: &Head<'_>) -> bool {
+    head.method == "OPTIONS" || HEALTH_PATHS.contains(&&*decoded(head.path))
 }
 
 /// Returns the fault of a request with a body, which is not read.

@@ -17,7 +17,7 @@ use super::storage_thread;
 use crate::server::restored::Life;
 use snowbank_core::grant::Left;
 use snowbank_fleet::{Bound, FleetError, NoAnswer, Rest};
-use snowbank_state::{StateError, WorkerLocks};
+use snowbank_state::{Fate, StateError, WorkerLocks};
 
 /// The threads that an end waits for, and how long it waits for each of their jobs.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,8 @@ impl Ended {
     /// # Errors
     /// The marks or the ceilings could not be lowered. The next start begins above them.
     pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), StateError> {
-        let is_returned = self.confirm(writers);
-        self.mark(is_returned)?;
+        let fate = self.confirm(writers);
+        self.mark(fate)?;
         let sources = std::mem::take(&mut self.left);
         if let Some(storage) = writers.storage.filter(|_| !sources.is_empty()) {
             let (restored, wall_minus_boot_us) =
@@ -69,7 +69,7 @@ impl Ended {
         }
         // Another daemon that gets a worker ID must be able to lock it.
         self.locks.clear();
-        let Some(fleet) = writers.fleet.filter(|_| is_returned) else { return Ok(()) };
+        let Some(fleet) = writers.fleet.filter(|_| fate == Fate::Returned) else { return Ok(()) };
         let Ended { bounds, rests, life, .. } = self;
         let given = answered(fleet.question(writers.answer_limit, move |work| {
             let clocks = work.clocks();
@@ -86,39 +86,37 @@ impl Ended {
         Ok(())
     }
 
-    /// Asks the coordinator whether all that goes back is still this daemon's. Returns false if not,
-    /// and if nothing goes back.
-    fn confirm(&self, writers: Writers<'_>) -> bool {
+    /// Asks the coordinator whether all that goes back is still this daemon's. Returns its fate: returned,
+    /// lost, or granted as after a crash if there is no answer. Also granted if nothing goes back.
+    fn confirm(&self, writers: Writers<'_>) -> Fate {
         let mut sources: Vec<usize> = self.bounds.iter().map(|bound| bound.source).collect();
         sources.extend(self.rests.iter().map(|rest| rest.source));
-        let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return false };
+        let Some(fleet) = writers.fleet.filter(|_| !sources.is_empty()) else { return Fate::Granted };
         let confirm = move |work: &mut Work| {
             let clocks = work.clocks();
             work.member().confirm(&sources, clocks)
         };
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
-        let said = confirmed.map_err(FleetError::reason).inspect_err(|reason| {
-            tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
-        });
-        said.is_ok()
+        let Err(error) = confirmed else { return Fate::Returned };
+        let fate = if error.is_loss() { Fate::Lost } else { Fate::Granted };
+        tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());
+        fate
     }
 
-    /// Marks the locks: granted up to the last bound or, if the worker IDs go back, returned. A source
-    /// that never served has marks of earlier times, which keep their bounds.
-    fn mark(&self, is_returned: bool) -> Result<(), StateError> {
-        let goes_back = |source: usize| is_returned && self.bounds.iter().any(|it| it.source == source);
+    /// Marks the locks: granted up to the last bound, with the fate of those that go back. A source that
+    /// never served has marks of earlier times, which keep their bounds.
+    fn mark(&self, fate: Fate) -> Result<(), StateError> {
         for (&source, locks) in &self.locks {
-            if !self.have_served {
-                if goes_back(source) {
-                    locks.mark_given_back().map_err(not_marked)?;
-                }
-                continue;
+            if self.have_served {
+                let Some(left) = self.left.iter().find(|left| left.source == source) else { continue };
+                locks.mark_granted(left.id_bound).map_err(not_marked)?;
             }
-            let Some(left) = self.left.iter().find(|left| left.source == source) else { continue };
-            let bound = left.id_bound;
-            let marked =
-                if goes_back(source) { locks.mark_returned(bound) } else { locks.mark_granted(bound) };
-            marked.map_err(not_marked)?;
+            match fate {
+                _ if !self.bounds.iter().any(|it| it.source == source) => {}
+                Fate::Returned => locks.mark_given_back().map_err(not_marked)?,
+                Fate::Lost => locks.mark_lost().map_err(not_marked)?,
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -181,7 +181,7 @@ impl Control {
 
     /// Returns whether a source whose start fails for this reason waits for the next try.
     fn may_wait(&self, error: &StartError) -> bool {
-        self.has_served || error.lacks_only_worker_id()
+        self.has_served || error.waits()
     }
 
     /// Starts sources that have taken what they need of the fleet. If one is refused before their

@@ -61,7 +61,7 @@ impl StartError {
 
     /// Returns true if the start failed only because the daemon has no worker ID from its fleet, or
     /// cannot tell yet whether its worker IDs are free. The daemon then waits, and tries again.
-    pub fn lacks_only_worker_id(&self) -> bool {
+    pub fn waits(&self) -> bool {
         matches!(
             self,
             StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_) | StartError::ClockStepped(_)
@@ -147,10 +147,7 @@ mod tests {
             (NoAnswer::lasting("wrong password"), EXIT_CHANGE),
         ] {
             let error = error(answer);
-            assert_eq!(
-                (error.exit_code(), error.lacks_only_worker_id()),
-                (exit_code, exit_code == EXIT_AGAIN)
-            );
+            assert_eq!((error.exit_code(), error.waits()), (exit_code, exit_code == EXIT_AGAIN));
         }
     }
 }

@@ -139,7 +139,8 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
     }
     assert!(!locks.is_of_kin(locks.furthest()), "the mark is in the source's own lock");
     locks.mark_for(&owner);
-    locks.mark_returned(3).unwrap();
+    locks.mark_granted(3).unwrap();
+    locks.mark_given_back().unwrap();
     assert_eq!(locks.marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(3, &owner) }]);
     let text = fs::read_to_string(only_lock(directory.path())).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");

@@ -348,6 +348,27 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
     assert_eq!(last.id_bound, end.id_bound, "the source handed out IDs up to here");
 }
 
+/// The daemon may be killed before it writes anything else. Another machine may have the worker ID by then.
+#[test]
+fn a_source_that_ends_beside_others_is_retired_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = StateDir::lock(directory.path()).unwrap();
+    let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
+    let sources = vec![(0, assigned("3", 0)), (1, assigned("5", 0))];
+    store.begin(Beginning { sources, ..Beginning::default() }, 0).unwrap();
+    let end = |source: usize, worker_id: &str| {
+        let numbering = assigned(worker_id, 0).numbering;
+        [Left { source, ..left(&numbering, at(&numbering, 0))[0] }]
+    };
+    let retired =
+        |directory: &Path| read(directory).unwrap().iter().map(|record| record.retired).collect::<Vec<_>>();
+    store.end(&end(1, "5"), 0).unwrap();
+    assert_eq!(retired(directory.path()).iter().filter(|is| **is).count(), 1);
+    // A clean stop ends all, and the next start is the run after this one.
+    store.end(&end(0, "3"), 0).unwrap();
+    assert_eq!(retired(directory.path()).iter().filter(|is| **is).count(), 1);
+}
+
 /// The disk hung while a source was removed, so its end did not reach the store. The source is added
 /// again, counts on and is removed.
 #[test]

@@ -89,7 +89,7 @@ fn only_worker_ids_of_the_last_run_start_beside_a_step_that_is_held() {
     let before = Record { boot: Some(String::from("an earlier boot")), ..record.clone() };
     for records in [&[][..], &[retired], &[before]] {
         let waits = started(records, read);
-        assert!(waits.is_err_and(|error| error.lacks_only_worker_id()), "{records:?}");
+        assert!(waits.is_err_and(|error| error.waits()), "{records:?}");
         assert!(started(records, NOW.wall).is_ok(), "no step is held");
     }
     assert!(started(&[record], read).is_ok(), "the last run used it");
