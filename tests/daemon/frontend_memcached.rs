@@ -45,11 +45,11 @@ fn errors_are_answered_and_the_connection_stays_open() {
     for (line, answer) in [
         ("", "ERROR"),
         ("get", "ERROR"),
-        ("touch a 1", "NOT_FOUND"),
-        ("delete a", "NOT_FOUND"),
-        ("decr a 1", "NOT_FOUND"),
+        ("touch a 1", "ERROR"),
+        ("delete a", "ERROR"),
+        ("decr a 1", "ERROR"),
         ("me a", "ERROR"),
-        ("md a q", "NF"),
+        ("md a q", "ERROR"),
         ("gat 0", "ERROR"),
         ("gat fast slow", "CLIENT_ERROR invalid exptime argument"),
         ("incr a", "ERROR"),
@@ -224,8 +224,8 @@ fn noreply_silences_only_commands_that_know_it() {
         ("xyz noreply", "ERROR\r\n"),
         ("stats reset noreply", "RESET\r\n"),
         ("stats items noreply", "END\r\n"),
-        ("delete noreply", "NOT_FOUND\r\n"),
-        ("touch noreply", "NOT_FOUND\r\n"),
+        ("delete noreply", "ERROR\r\n"),
+        ("touch noreply", "ERROR\r\n"),
         ("incr noreply", "ERROR\r\n"),
         ("verbosity 1 noreply", ""),
         ("flush_all noreply", ""),
@@ -275,7 +275,7 @@ fn a_refused_value_that_stalls_closes_its_connection() {
         client.send("c\r\nset a 0 0 3\r\nab".trim_start_matches("c\r\n"));
         std::thread::sleep(std::time::Duration::from_millis(100));
         client.send("c\r\n");
-        assert_eq!(client.line(), "NOT_STORED");
+        assert_eq!(client.line(), "ERROR");
     }
 }
 
@@ -347,19 +347,19 @@ fn the_value_of_a_refused_command_is_swallowed() {
     let long = "get fast\r\n".repeat(20_000);
     let set = |command: &str, value: &str| format!("{command} {}\r\n{value}\r\n", value.len());
     let mut cases: Vec<(String, &str)> = ["set", "ADD", "replace", "append", "prepend"]
-        .map(|command| (set(&format!("{command} fast 0 0"), "get fast"), "NOT_STORED\r\n"))
+        .map(|command| (set(&format!("{command} fast 0 0"), "get fast"), "ERROR\r\n"))
         .into();
     cases.extend([
-        ("cas fast 0 0 8 17\r\nget fast\r\n".to_owned(), "NOT_FOUND\r\n"),
+        ("cas fast 0 0 8 17\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
         ("set fast 0 0 8 noreply\r\nget fast\r\n".to_owned(), ""),
         ("cas fast 0 0 8 17 noreply\r\nget fast\r\n".to_owned(), ""),
-        ("ms fast 8 T0\r\nget fast\r\n".to_owned(), "NS\r\n"),
-        ("ms fast 8 q\r\nget fast\r\n".to_owned(), "NS\r\n"),
-        ("set fast 0 0 0\r\n\r\n".to_owned(), "NOT_STORED\r\n"),
+        ("ms fast 8 T0\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
+        ("ms fast 8 q\r\nget fast\r\n".to_owned(), "ERROR\r\n"),
+        ("set fast 0 0 0\r\n\r\n".to_owned(), "ERROR\r\n"),
         // A client that counts in characters sends more bytes than it announces.
-        ("set fast 0 0 3\r\nab; get fast\r\n".to_owned(), "NOT_STORED\r\n"),
-        (set("set fast 0 0", &long), "NOT_STORED\r\n"),
-        (set("set fast 0 0", "\x01 \u{80} binary"), "NOT_STORED\r\n"),
+        ("set fast 0 0 3\r\nab; get fast\r\n".to_owned(), "ERROR\r\n"),
+        (set("set fast 0 0", &long), "ERROR\r\n"),
+        (set("set fast 0 0", "\x01 \u{80} binary"), "ERROR\r\n"),
         ("delete fast noreply\r\n".to_owned(), ""),
         ("incr fast 1 noreply\r\n".to_owned(), ""),
         ("touch fast 0 noreply\r\n".to_owned(), ""),

@@ -57,18 +57,6 @@ const STORAGE_COMMANDS: [Storage; 7] = [
     Storage { name: "ms", size_at: 1, words: None },
 ];
 
-/// The replies to commands that would change a key. As in the binary protocol, they are those for a key
-/// that is not there: after any other error some clients, such as spymemcached, give the server up for a
-/// while.
-const UNCHANGED: [(&str, &[u8]); 6] = [
-    ("decr", b"NOT_FOUND\r\n"),
-    ("delete", b"NOT_FOUND\r\n"),
-    ("touch", b"NOT_FOUND\r\n"),
-    ("cas", b"NOT_FOUND\r\n"),
-    ("ms", b"NS\r\n"),
-    ("md", b"NF\r\n"),
-];
-
 const LINE_TOO_LONG: &str =
     "found a line of more than 65536 bytes, allowed: fewer; ask for fewer keys at once";
 
@@ -201,7 +189,7 @@ impl Memcached {
             return Step::Close { error: Some(ErrorCode::Malformed) };
         };
         self.skip.block(size);
-        out.extend_from_slice(unchanged(storage.name.as_bytes()).unwrap_or(b"NOT_STORED\r\n"));
+        out.extend_from_slice(b"ERROR\r\n");
         Step::Answered { consumed, error: Some(ErrorCode::Unsupported) }
     }
 
@@ -246,13 +234,6 @@ impl Storage {
         let given = words(operands).count() - usize::from(words(operands).last() == Some(NOREPLY));
         number_of(words(operands).nth(self.size_at).filter(|_| self.words.is_none_or(|all| all == given))?)
     }
-}
-
-/// Returns the reply to a command that would change a key.
-fn unchanged(command: &[u8]) -> Option<&'static [u8]> {
-    UNCHANGED
-        .into_iter()
-        .find_map(|(name, reply)| command.eq_ignore_ascii_case(name.as_bytes()).then_some(reply))
 }
 
 pub(super) fn number_of<N: FromStr>(word: &[u8]) -> Option<N> {
@@ -308,7 +289,7 @@ fn answer(
     } else if command.eq_ignore_ascii_case(b"quit") {
         return Step::Close { error: None };
     } else {
-        out.extend_from_slice(unchanged(command).unwrap_or(b"ERROR\r\n"));
+        out.extend_from_slice(b"ERROR\r\n");
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
     }
     Step::Answered { consumed, error: None }
