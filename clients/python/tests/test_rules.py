@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from support import PYTHON
 
-from snowbank_client import Client, Event, Stats
+from snowbank_client import Client, DeadlineError, Event, Stats
 from snowbank_client._buffer import Stock
 from snowbank_client._wire import Next
 
@@ -45,6 +45,15 @@ def test_figures_count_what_buffers_still_have(fake: str) -> None:
         found = client.stats()
         assert isinstance(found, Stats)
         assert (len(drawn), found.ids, found.dropped, found.endpoint) == (105, 105, 0, fake)
+
+
+def test_a_call_that_is_late_before_it_asks_draws_nothing(fake: str) -> None:
+    with Client(fake, timeout=20) as client:
+        client.ping()
+        for _ in range(100):
+            with pytest.raises(DeadlineError):
+                client.batch(1_000, timeout=1e-6)
+        assert client.batch(1) == [1]
 
 
 @pytest.mark.parametrize("clock", ["until", "wall_until"])

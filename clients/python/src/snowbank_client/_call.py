@@ -153,6 +153,9 @@ class Calls:
                 try:
                     if row is None:
                         row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
+                    if not deadline.left:
+                        # The loop was busy, or the time short: nobody waits for the IDs.
+                        raise _PassedError
                     request = make(row.welcome)
                     counters.retries += tries > 0
                     tries += 1

@@ -82,6 +82,12 @@ final class Buffer {
                 return waiters.stream().mapToLong(Call::leftNanos).reduce(super.leftNanos(), Math::max);
             }
         }
+
+        /** Its timer alone ends it: until then a call may join, for which it goes on. */
+        @Override
+        boolean isOver() {
+            return answer.isDone();
+        }
     }
 
     Buffer(Core core) {
@@ -210,8 +216,14 @@ final class Buffer {
     }
 
     private void run(Fetch begun) {
-        begun.begin().answer.whenComplete((reply, error) -> finish(begun, reply, error));
-        core.turns.run(begun);
+        begun.answer.whenComplete((reply, error) -> finish(begun, reply, error));
+        try {
+            begun.begin();
+            core.turns.run(begun);
+        } catch (Throwable error) {
+            // No thread for its timer, for example. The next call begins another one.
+            begun.fail(error);
+        }
     }
 
     private void finish(Fetch ended, Call.@Nullable Reply reply, @Nullable Throwable error) {

@@ -111,6 +111,10 @@ class Call {
             return 0;
         }
         long waitMs = Math.max(Math.min(refusal.retryAfterMs(), RETRY_AFTER_CAP_MS), STAY_MIN_MS);
-        return (waitMs + Core.random(waitMs)) * 1_000_000;
+        long waitNanos = (waitMs + Core.random(waitMs)) * 1_000_000;
+        if (core.options.takesTurns) {
+            lane.pause(connection.endpoint(), waitNanos);
+        }
+        return waitNanos;
     }
 }

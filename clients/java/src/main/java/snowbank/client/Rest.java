@@ -57,14 +57,15 @@ final class Rest {
         Endpoint begun = null;
         long restNanos = 0;
         synchronized (this) {
-            if (dial == null) {
+            // An endpoint that has its turns may rest with its connection.
+            if (dial == null || core.options.takesTurns) {
                 restNanos = choose();
-                if (restNanos == 0) {
-                    begun = endpoints.get(current);
-                    dial = new CompletableFuture<>();
-                }
             }
-            dialed = dial;
+            if (dial == null && restNanos == 0) {
+                begun = endpoints.get(current);
+                dial = new CompletableFuture<>();
+            }
+            dialed = restNanos == 0 ? dial : null;
         }
         if (dialed == null) {
             next.accept(restNanos);
@@ -75,7 +76,9 @@ final class Rest {
         }
         dialed.whenComplete((made, error) -> {
             if (made != null) {
-                made.ask(call, next);
+                if (!call.isOver()) {
+                    made.ask(call, next);
+                }
                 return;
             }
             if (error instanceof SnowbankException failure && failure.reason() == SnowbankException.Reason.REFUSED) {
@@ -172,6 +175,11 @@ final class Rest {
         if (reason == null) {
             endpoint.failures = 0;
         }
+    }
+
+    /** Leaves an endpoint alone for this time, and keeps its connection. */
+    synchronized void pause(Endpoint endpoint, long nanos) {
+        endpoint.restsUntilNanos = System.nanoTime() + nanos;
     }
 
     /** Moves to an earlier endpoint of the caller's order. */

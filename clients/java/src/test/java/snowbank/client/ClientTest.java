@@ -633,6 +633,61 @@ class ClientTest {
         core.close();
     }
 
+    /** The timers' thread is late: a fetch should have asked again, a call joins it, and its time is over. */
+    @Test
+    @Timeout(60)
+    void aLateFetchGoesOnForACallThatJoins() throws Exception {
+        CountDownLatch isLate = new CountDownLatch(1);
+        daemon.onNext = tag -> FakeDaemon.error(tag, 5, SnowbankException.STAY, 100, "wait");
+        Core core = new Core(options().timeout(Duration.ofMillis(500)).checked());
+        Wire.Request one = new Wire.Request(Wire.NEXT, 1, true);
+        core.buffer.serve(new Call(core, one, Duration.ofMillis(400)).begin());
+        eventually("it was asked", () -> daemon.counts.size() == 1);
+        Core.after(0, () -> await(isLate));
+        Call joins = new Call(core, one, PATIENCE);
+        Core.after(300_000_000, () -> {
+            daemon.onNext = null;
+            core.buffer.serve(joins.begin());
+        });
+        Thread.sleep(600);
+        isLate.countDown();
+        assertTrue(daemon.owns(joins.answer.get().ids()[0]));
+        core.close();
+    }
+
+    @Test
+    void inTurnsAnEndpointThatSaysStayRests() throws Exception {
+        daemon.onNext = tag -> FakeDaemon.error(tag, 5, SnowbankException.STAY, 5_000, "wait");
+        try (FakeDaemon other = new FakeDaemon();
+                SnowbankClient inTurns = new SnowbankClient(
+                    ClientOptions.to(daemon.address(), other.address()).takeTurns(true).timeout(PATIENCE))) {
+            for (int call = 0; call < 10; call++) {
+                assertTrue(other.owns(inTurns.batch(1)[0]));
+            }
+        }
+        assertEquals(1, daemon.counts.size(), "it was asked once");
+    }
+
+    @Test
+    void aCallThatEndsWhileItDialsDrawsNoIds() throws Exception {
+        CountDownLatch hold = new CountDownLatch(1);
+        ClientOptions slow = options().listener(new SnowbankListener() {
+            @Override
+            public void connected(String endpoint) {
+                await(hold);
+            }
+        });
+        try (SnowbankClient dials = new SnowbankClient(slow)) {
+            var late = dials.batchAsync(1);
+            var lives = dials.batchAsync(2);
+            eventually("it greeted", () -> !daemon.tokens.isEmpty());
+            late.cancel(true);
+            hold.countDown();
+            lives.get();
+            assertEquals(List.of(2L), daemon.counts);
+        }
+    }
+
     @Test
     void aCallThatEndsBeforeItsTurnDrawsNoIds() throws Exception {
         CountDownLatch hold = new CountDownLatch(1);
