@@ -158,7 +158,7 @@ enum Fault {
     NoIpv4(String),
     #[error("it is empty; write 127.0.0.1:7660")]
     Empty,
-    #[error("the port is missing; write {0}:PORT (a daemon's own clients use 7660)")]
+    #[error("the port is missing; write {0}:7660")]
     NoPort(String),
     #[error("the host is missing; write 127.0.0.1:{0}")]
     PortAlone(String),
