@@ -56,9 +56,10 @@ const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 /// Reads an instant. `option` names its place in messages.
 pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
     let instant: UnixMicros = text.parse().map_err(|error| {
-        let hint = match text.bytes().filter(u8::is_ascii_digit).count() {
-            16 if text.len() == 16 => "; of microseconds, leave off the last three digits",
-            19 if text.len() == 19 => "; of nanoseconds, leave off the last six digits",
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let hint = match text.len() {
+            16 if is_number => "; of microseconds, leave off the last three digits",
+            19 if is_number => "; of nanoseconds, leave off the last six digits",
             _ if text.contains(['.', 'e', 'E']) && text.parse::<f64>().is_ok() => {
                 "; of seconds with a fraction, write whole milliseconds"
             }

@@ -219,7 +219,7 @@ impl Http {
         }
         // A script of another site could read the answer (DNS rebinding). A load balancer's check may name
         // any site.
-        if self.is_loopback && !route::is_check(head) && !head.site.host.is_none_or(is_local_name) {
+        if self.is_loopback && !head.site.host.is_none_or(is_local_name) && !route::is_check(head) {
             return Some((421, MISDIRECTED.to_owned()));
         }
         // A browser sent it for a page of another site.

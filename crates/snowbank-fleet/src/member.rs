@@ -333,8 +333,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return self.ended(result);
         }
         if result.as_ref().is_err_and(FleetError::is_loss) {
-            let idle = self.idle.clone();
-            self.forget_ceilings(|index| idle.contains(&index));
+            self.forget_idle_ceilings();
         }
         result
     }

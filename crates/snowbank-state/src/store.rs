@@ -138,14 +138,16 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable.
     pub fn end(&mut self, ends: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
+        let ends_here = |source: &usize| ends.iter().any(|left| left.source == *source);
+        let others_run = !self.sources.keys().all(ends_here);
+        for left in ends {
+            // Those that run on may write nothing for long.
+            self.sources.entry(left.source).and_modify(|record| record.retired = others_run);
+        }
         let trimmed = self.trim(ends, wall_minus_boot_us);
         let ended = ends.iter().filter_map(|left| self.sources.remove(&left.source));
         self.retired.extend(ended.map(|record| Record { retired: true, ..record }));
-        if self.sources.is_empty() {
-            return trimmed;
-        }
-        // Those that run on may write nothing for long.
-        trimmed.and(self.store(self.sources.clone(), wall_minus_boot_us))
+        trimmed
     }
 
     /// Gives these sources other names, which the next write makes durable. A name binds only the

@@ -119,6 +119,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
+    /// Forgets the ceilings of the sources that hand out nothing yet.
+    pub(super) fn forget_idle_ceilings(&mut self) {
+        let idle = self.idle.clone();
+        self.forget_ceilings(|index| idle.contains(&index));
+    }
+
     /// Forgets the ceilings of these sources, so that the next start asks the coordinator. Waits for
     /// no disk, because the loss must take the grants away first. The marks of the locks say the same.
     pub(super) fn forget_ceilings(&mut self, of: impl Fn(usize) -> bool) {

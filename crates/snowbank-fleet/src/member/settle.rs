@@ -80,8 +80,8 @@ impl Progress {
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Begins a pause, or goes on with it. Each call asks the coordinator a question or two, unless it
-    /// comes too early. Returns the time after which the next call is due, or `None` when the pause is over. Sources that have
-    /// been given back or forgotten meanwhile pause no longer.
+    /// comes too early. Returns the time after which the next call is due, or `None` when the pause is
+    /// over. Sources that have been given back or forgotten meanwhile pause no longer.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, a source that serves has lost a number, or the

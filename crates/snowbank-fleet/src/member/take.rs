@@ -175,8 +175,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 "a source that starts found that the coordinator went back, and could not raise the floor: {error}"
             )));
             self.notes.forget_ceilings();
-            let idle = self.idle.clone();
-            self.forget_ceilings(|index| idle.contains(&index));
+            self.forget_idle_ceilings();
             self.notes.begin();
             if self.lost.is_none() {
                 // Nothing is handed out meanwhile.

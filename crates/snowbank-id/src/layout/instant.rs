@@ -151,14 +151,16 @@ fn split_offset(text: &str) -> Option<(&str, Offset)> {
         [h1, h2, m1, m2] | [h1, h2, b':', m1, m2] => ([h1, h2], [m1, m2]),
         _ => return None,
     };
-    let number = |digits: [u8; 2]| str::from_utf8(&digits).ok()?.parse::<u8>().ok();
-    let are_digits = hours.iter().chain(&minutes).all(u8::is_ascii_digit);
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    // RFC 3339, 5.6: time-hour is at most 23, time-minute at most 59.
-    if !are_digits || hours > 23 || minutes > 59 {
+    if !hours.iter().chain(&minutes).all(u8::is_ascii_digit) {
         return None;
     }
-    let seconds = (i32::from(hours) * 60 + i32::from(minutes)) * 60;
+    let [hours, minutes] =
+        [hours, minutes].map(|[tens, ones]| i32::from(tens - b'0') * 10 + i32::from(ones - b'0'));
+    // RFC 3339, 5.6: time-hour is at most 23, time-minute at most 59.
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let seconds = (hours * 60 + minutes) * 60;
     let offset = Offset::from_seconds(if digits.starts_with('-') { -seconds } else { seconds });
     Some((local, offset.ok()?))
 }
