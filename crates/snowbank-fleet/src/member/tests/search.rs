@@ -1,8 +1,8 @@
 //! An exhaustive breadth-first search through all orders of events in a small fleet: three
 //! machines, two numbers, and at most two faults. The search runs the shipped members and rules.
 //! The coordinator is simulated, and the search tries each of its faults. Each clock shows one of a
-//! few times. A state that differs from an earlier one only in the names of writes and terms is not
-//! visited again.
+//! few times. One may be slow and be set right, a step that its daemons hold at first. A state that
+//! differs from an earlier one only in the names of writes and terms is not visited again.
 //!
 //! [`world`]: the events. [`machine`]: a machine. [`operator`]: the shipped commands. [`wire`]: the
 //! coordinator. [`canonical`]: the decision which states are the same.
@@ -135,6 +135,13 @@ fn no_restore_of_the_coordinator_repeats_an_id() {
     // For a restore to matter, more events must happen than for other faults: daemons must take
     // numbers before the restore and after it.
     search_from(World::new(faults(1), AllClocks::Agree), depth(6));
+}
+
+/// A daemon holds the step of a slow clock that was set right, while the coordinator is restored.
+#[test]
+fn no_restore_repeats_an_id_while_a_step_is_held() {
+    search_from(World::new(faults(1), AllClocks::OneIsSetRight).with_a_daemon(), depth(5));
+    search_from(World::new(faults(1), AllClocks::OneIsSetRight).with_a_held_step(), depth(5));
 }
 
 /// By one machine's clock, a daemon's number is free. By another machine's clock, it is still held.

@@ -143,12 +143,14 @@ impl<'a> Form<'a> {
             marks,
             boot,
             wall_minus_boot_us,
+            clock,
             starting,
             daemon,
             has_lost,
             is_release_stale,
         } = machine;
         self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost), u64::from(*is_release_stale)]);
+        self.words.push(*clock as u64);
         self.state(state);
         self.boot(*boot);
         self.boot(*noted_in);

@@ -31,6 +31,10 @@ pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)
 /// third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(12_000_000), UnixMicros(14_000_000), UnixMicros(16_000_000)];
+/// How far the third machine's clock was behind until it was set right, in searches with a held step.
+pub(super) const LAG: Duration = Duration::from_secs(10);
+/// The instants that clocks can show in these searches.
+pub(super) const HELD_WALLS: [UnixMicros; 2] = [UnixMicros(20_000_000), UnixMicros(45_000_000)];
 pub(super) const MACHINES: usize = 3;
 
 /// The worker IDs of a daemon, which are also their numbers in its ID space.
@@ -122,6 +126,16 @@ impl Space {
     }
 }
 
+/// A machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    Right,
+    /// It is behind by [`LAG`].
+    Slow,
+    /// It was slow and has been set right, but its daemons do not believe the step yet.
+    Held,
+}
+
 /// A machine, with its state, its marks in this boot, and its daemon.
 #[derive(Clone)]
 pub(super) struct Machine {
@@ -141,6 +155,7 @@ pub(super) struct Machine {
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
+    pub(super) clock: Clock,
     /// The machine's daemon while it starts. The daemon hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
@@ -224,8 +239,27 @@ impl Machine {
         rules::proof(&marks, ids.each().len(), &self.state, self.space.bound(ids, stored))
     }
 
-    pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
-        Clocks { wall, read: wall, boot: BootMicros(0), wall_minus_boot_us: self.wall_minus_boot_us }
+    /// Returns the machine's clocks when a right clock shows this time.
+    pub(super) fn clocks(&self, time: UnixMicros) -> Clocks {
+        let behind = UnixMicros(time.0 - LAG.as_micros() as i64);
+        let (wall, read) = match self.clock {
+            Clock::Right => (time, time),
+            Clock::Slow => (behind, behind),
+            Clock::Held => (behind, time),
+        };
+        Clocks { wall, read, boot: BootMicros(0), wall_minus_boot_us: self.wall_minus_boot_us }
+    }
+
+    /// Sets a slow clock right, or lets the daemon believe the step. Keepers take the grants away when a
+    /// clock jumps.
+    pub(super) fn set_clock(&mut self) {
+        if self.clock == Clock::Slow {
+            self.wall_minus_boot_us += LAG.as_micros() as i64;
+            self.revoke();
+            self.clock = Clock::Held;
+        } else {
+            self.clock = Clock::Right;
+        }
     }
 
     /// Starts a daemon, by the rules of `join_fleet`.
@@ -350,7 +384,7 @@ impl Machine {
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Daemon {
         let ids = Ids::of(&taken.worker_ids);
         let space = self.space;
-        let next = space.numbering(ids).tick_at(wall).0 + 1;
+        let next = space.numbering(ids).tick_at(self.clocks(wall).wall).0 + 1;
         let stored = ids.each().iter().filter_map(|&number| self.ceilings[number]).max();
         let marked = ids.each().iter().filter_map(|&number| self.marks[number].as_ref());
         let marked = marked.map(|(_, ceiling, _)| *ceiling).max().unwrap_or(0);
@@ -362,7 +396,7 @@ impl Machine {
 
     /// Returns the fleet's ceiling that the machine's daemon writes next.
     pub(super) fn next(&self, daemon: &Daemon, wall: UnixMicros) -> u64 {
-        let now = Now { wall, boot: BootMicros(0), jumped: false };
+        let now = Now { wall: self.clocks(wall).wall, boot: BootMicros(0), jumped: false };
         let numbering = self.space.numbering(daemon.ids);
         let id_time = numbering.start_of(Tick(daemon.cursor.saturating_sub(1)));
         let from = rules::counts_from(now, id_time, MAX_AHEAD);

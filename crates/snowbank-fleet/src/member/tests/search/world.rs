@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
-    Daemon, FLEET, Ids, MACHINES, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS, limits,
+    Clock, Daemon, FLEET, HELD_WALLS, Ids, MACHINES, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS,
+    limits,
 };
 use super::operator::{self, Meanwhile};
 use super::wire::{self, BACKUPS_MAX, Keys, Server};
@@ -40,6 +41,9 @@ pub(super) enum AllClocks {
     Agree,
     /// The clocks differ by up to `SKEW`.
     AreSkewed,
+    /// The third machine's clock is slow by [`LAG`](super::machine::LAG) until it is set right. Then its
+    /// daemons hold the step for a while. The others agree.
+    OneIsSetRight,
 }
 
 /// The events that led to a state, the last first.
@@ -74,6 +78,8 @@ enum Event {
     StartAndEnd(usize, UnixMicros),
     Stop(usize),
     Boot(usize),
+    /// A machine's slow clock is set right, or its daemon believes that step.
+    SetClock(usize),
     /// The state of the first machine replaces the state of the second machine.
     Copy(usize, usize),
     /// As `Copy`, but the second machine is a container on the first machine, with its own locks.
@@ -131,6 +137,11 @@ impl World {
                 marks: [const { None }; NUMBERS],
                 boot: index as u64,
                 wall_minus_boot_us: 0,
+                clock: if clocks == AllClocks::OneIsSetRight && index == 2 {
+                    Clock::Slow
+                } else {
+                    Clock::Right
+                },
                 starting: None,
                 daemon: None,
                 has_lost: false,
@@ -138,7 +149,7 @@ impl World {
             })
         });
         let used = [0; IDS];
-        let time = WALLS[0];
+        let time = if clocks == AllClocks::OneIsSetRight { HELD_WALLS[0] } else { WALLS[0] };
         let boots = MACHINES as u64;
         World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
@@ -150,7 +161,18 @@ impl World {
 
     /// Starts a daemon on the first machine. The daemon hands out all IDs that it was granted.
     pub(super) fn with_a_daemon(self) -> World {
-        self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
+        let early = self.walls()[0];
+        self.played(&[Event::Start(0, early, Amount::All), Event::Settle(0, Amount::All)])
+    }
+
+    /// Starts daemons on the first machine and on the third, whose slow clock is then set right.
+    pub(super) fn with_a_held_step(self) -> World {
+        let early = self.walls()[0];
+        let events = [Event::Start(2, early, Amount::One), Event::Settle(2, Amount::All), Event::SetClock(2)];
+        let world = self.with_a_daemon().played(&events);
+        let runs = |at: usize| world.machines[at].daemon.is_some();
+        assert!(runs(0) && runs(2), "both daemons must have started:{world}");
+        world
     }
 
     /// Stops the first machine's daemon cleanly. The second machine's daemon takes the number, and has
@@ -238,6 +260,7 @@ impl World {
         match self.clocks {
             AllClocks::Differ => WALLS.to_vec(),
             AllClocks::Agree => WALLS.into_iter().filter(|wall| *wall >= self.time).collect(),
+            AllClocks::OneIsSetRight => HELD_WALLS.into_iter().filter(|wall| *wall >= self.time).collect(),
             AllClocks::AreSkewed => {
                 SKEWED_WALLS.into_iter().filter(|wall| wall.0 + max_ahead >= self.time.0).collect()
             }
@@ -263,6 +286,7 @@ impl World {
         let has_faults = self.server.faults_left > 0;
         let mut events = Vec::new();
         for (index, machine) in self.machines.iter().enumerate() {
+            events.extend((machine.clock != Clock::Right).then_some(Event::SetClock(index)));
             if machine.starting.is_some() && has_faults {
                 events.push(Event::Kill(index));
             }
@@ -311,7 +335,9 @@ impl World {
         if !is_prepared && self.machines.iter().all(|machine| machine.is_idle()) {
             events.push(Event::Prepare);
         }
-        if self.server.can_go_back() {
+        // The raised floor is above all grants only if no clock is that slow.
+        let is_one_slow = self.machines.iter().any(|machine| machine.clock == Clock::Slow);
+        if self.server.can_go_back() && !is_one_slow {
             events.extend((0..self.server.backups.len()).map(Event::GoBack));
         }
         if self.frees {
@@ -385,7 +411,7 @@ impl World {
     /// Returns the earliest time that a clock may show now.
     fn slowest_clock(&self) -> UnixMicros {
         match self.clocks {
-            AllClocks::Differ | AllClocks::Agree => self.time,
+            AllClocks::Differ | AllClocks::Agree | AllClocks::OneIsSetRight => self.time,
             AllClocks::AreSkewed => UnixMicros(self.time.0 - SKEW.as_micros() as i64),
         }
     }
@@ -447,6 +473,7 @@ impl World {
             Event::Kill(at) => self.machine(at).kill(),
             Event::StartAndEnd(at, wall) => self.machine(at).start_and_end(wall),
             Event::Boot(at) => self.boot(at),
+            Event::SetClock(at) => self.machine(at).set_clock(),
             Event::Copy(from, to) => self.copy(from, to, false),
             Event::CopyBeside(from, to) => self.copy(from, to, true),
             Event::Snapshot(from, to) => self.resume_twice(from, to),
