@@ -44,11 +44,7 @@ impl Address {
     /// Returns an error if the text is neither a port nor an address.
     pub fn from_admin(text: &str) -> Result<Self, AddressError> {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let parsed = if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() };
-        parsed.map_err(|AddressError { text, reason }| {
-            // The advice in `reason` names 7660, the port for clients. Admin listeners use 9660.
-            AddressError { reason: reason.replace(":7660", ":9660"), text }
-        })
+        if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() }
     }
 
     /// Returns whether only this machine can reach the address. This is so for a loopback IP,
@@ -148,17 +144,17 @@ enum Fault {
     BarePath(String),
     #[error("leave out the scheme; write host:port or tls:host:port")]
     Scheme,
-    #[error("the bracket is never closed; write [::1]:7660")]
+    #[error("the bracket is never closed; write [::1]:PORT")]
     OpenBracket,
     #[error("{0:?} in brackets is not an IPv6 address")]
     NoIpv6(String),
-    #[error("an IPv6 address stands in brackets before its port, as in [::1]:7660")]
+    #[error("an IPv6 address stands in brackets before its port, as in [::1]:PORT")]
     BareIpv6,
     #[error("{0} is not an IPv4 address")]
     NoIpv4(String),
-    #[error("it is empty; write 127.0.0.1:7660")]
+    #[error("it is empty; write HOST:PORT")]
     Empty,
-    #[error("the port is missing; write {0}:7660")]
+    #[error("the port is missing; write {0}:PORT")]
     NoPort(String),
     #[error("the host is missing; write 127.0.0.1:{0}")]
     PortAlone(String),
@@ -340,16 +336,16 @@ mod tests {
     #[test]
     fn refusals_repeat_the_text_and_say_what_is_wrong() {
         for (text, right) in [
-            ("", "write 127.0.0.1:7660"),
+            ("", "write HOST:PORT"),
             (" ", "it is empty"),
             ("127.0.0.1:1,127.0.0.1:2", "several addresses are a list"),
             ("[::1]:1,host:2", "several addresses are a list"),
             ("7660", "write 127.0.0.1:7660"),
             (":7660", "127.0.0.1:7660"),
             ("*:7660", "[::]:7660"),
-            ("localhost", "write localhost:7660"),
-            ("::1", "as in [::1]:7660"),
-            ("[::1]", "write [::1]:7660"),
+            ("localhost", "write localhost:PORT"),
+            ("::1", "as in [::1]:PORT"),
+            ("[::1]", "write [::1]:PORT"),
             ("[::1:7660", "never closed"),
             ("[::1]7660", "port is missing"),
             ("[localhost]:1", "not an IPv6 address"),

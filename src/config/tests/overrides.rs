@@ -80,7 +80,7 @@ fn mistakes_of_overrides_come_after_those_of_the_file() {
         mistakes.to_string().lines().collect::<Vec<_>>(),
         [
             "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\"",
-            "--listen: \"10.0.0.1\" is not an address: the port is missing; write 10.0.0.1:7660",
+            "--listen: \"10.0.0.1\" is not an address: the port is missing; write 10.0.0.1:PORT",
             "--worker-id: \"some\" is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, \
              or each node field with its numbers, such as datacenter=1,worker=0-3",
             "SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"",
