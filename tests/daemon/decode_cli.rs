@@ -185,12 +185,12 @@ fn layout_prints_a_page_for_one_and_a_line_for_each_preset() {
 }
 
 #[test]
-fn a_layout_that_ends_soon_or_has_an_epoch_in_seconds_is_warned_of() {
+fn a_layout_that_ends_soon_or_has_an_epoch_in_1970_is_warned_of() {
     let bits = "time:41,worker:10,sequence:12";
     let page = prints(&["layout", bits]);
     assert!(page.contains("warning: the layout ends 2039-09-07"), "{page}");
     let value = prints_json(&["layout", "--json", &format!("{bits};epoch=1288834974")]);
-    assert!(value["warnings"][0].as_str().is_some_and(|text| text.contains("looks like seconds")), "{value}");
+    assert!(value["warnings"][0].as_str().is_some_and(|text| text.contains("a day of 1970")), "{value}");
 }
 
 #[test]
