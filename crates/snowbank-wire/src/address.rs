@@ -130,6 +130,10 @@ impl AddressError {
 enum Fault {
     #[error("unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock")]
     NoPath,
+    #[error(
+        "an abstract socket has no permissions; write the path of a file, as in unix:/run/snowbank/snowbank.sock"
+    )]
+    Abstract,
     #[error("the path of a socket holds no control characters")]
     PathHasControl,
     #[error("the path of a socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {0}")]
@@ -190,6 +194,9 @@ impl FromStr for Address {
 fn parse_unix(path: &str) -> Result<Address, Fault> {
     if path.is_empty() || path.ends_with('/') {
         return Err(Fault::NoPath);
+    }
+    if path.starts_with('@') {
+        return Err(Fault::Abstract);
     }
     if path.contains(char::is_control) {
         return Err(Fault::PathHasControl);
@@ -311,7 +318,7 @@ mod tests {
             "[fe80::1%eth0]:7660",
             "host.name:0",
             "unix:/run/snowbank/snowbank.sock",
-            "unix:@x",
+            "unix:./@x",
             "tls:[::1]:7661",
         ] {
             assert_eq!(parse(text).to_string(), text);
@@ -362,6 +369,7 @@ mod tests {
             ("tls:unix:/run/s.sock", "takes no TLS"),
             ("unix:", "wants the path"),
             ("unix:/a\0b", "control characters"),
+            ("unix:@x", "an abstract socket has no permissions"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(right), "{refusal}");
