@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::ADMIN_CONNECTIONS_MAX;
 use crate::config::{
-    self, Credentials, NoStateDir, Overrides, Secrets, Settings, StateDirChoice, StatePlace, Unread, Warning,
+    self, Address, Credentials, NoStateDir, Overrides, Secrets, Settings, StateDirChoice, StatePlace, Unread,
+    Warning,
 };
 use crate::os_clock;
 use crate::server::{Reloaded, StartError};
 use snowbank_id::layout::UnixMicros;
-use snowbank_state::lock_dir_is_a_containers;
 use snowbank_state::system_error::may_pass;
+use snowbank_state::{lock_dir_is_a_containers, socket_is_replaceable};
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables
 /// override the file.
@@ -70,13 +71,18 @@ pub(super) fn warnings(settings: &Settings, secrets: &Secrets, now: UnixMicros) 
     settings.warnings(now).iter().chain(&secrets.warnings).map(Warning::to_string).collect()
 }
 
-/// Returns a warning for each misspelt environment variable, and a warning if only this container
-/// sees the locks.
+/// Returns a warning for each misspelt environment variable, a warning if only this container sees the
+/// locks, and one for each Unix socket that every user can replace.
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);
     let containers = lock_dir_is_a_containers(&settings.lock_dir).filter(|_| !settings.has_fleet_for_all());
-    misspelt.into_iter().chain(containers).collect()
+    let addresses = settings.client_addresses().chain(&settings.admin.listen);
+    let replaceable = addresses.filter_map(|address| match address {
+        Address::Unix(path) => socket_is_replaceable(path),
+        Address::Tcp { .. } | Address::Tls { .. } => None,
+    });
+    misspelt.into_iter().chain(containers).chain(replaceable).collect()
 }
 
 /// Returns the place of the state, and writes it into the settings. So a reload compares the places

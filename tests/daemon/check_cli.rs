@@ -257,8 +257,13 @@ fn check_warns_of_addresses_and_directories_that_a_start_cannot_use() {
         assert!(printed.contains("`serve` would not start on this machine now: "), "{printed}");
         assert!(printed.contains(words), "{printed}");
     }
-    let here = unix(&machine.path("socket"));
-    assert!(!checked(&machine, &here, &[]).printed().contains("would not start"));
+    let here = checked(&machine, &unix(&machine.path("socket")), &[]).printed();
+    assert!(!here.contains("would not start") && !here.contains("every user can write"), "{here}");
+    for socket in ["socket", "below/socket"] {
+        let replaceable = unix(&Path::new(open).join(socket));
+        let printed = checked(&machine, &replaceable, &[]).printed();
+        assert!(printed.contains("in the place of the socket"), "{printed}");
+    }
 }
 
 /// Runs `check` with the permissions of an ordinary user: root may write everywhere.

@@ -38,4 +38,4 @@ pub use identity::{HostIdentity, Owner, new_identity};
 pub use lock::{WorkerLocks, check_lock_dir, lock_all, lock_records, lock_workers, lock_workers_at_once};
 pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, readable_marks, survey};
-pub use writers::lets_write;
+pub use writers::{lets_write, socket_is_replaceable};

@@ -128,6 +128,19 @@ pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
     check_ways_to(&std::path::absolute(directory).map_err(Untrusted::NotSeen)?)
 }
 
+/// Returns a warning if every user can put another socket in the place of this one, by the rule for
+/// the directories above a lock directory.
+pub fn socket_is_replaceable(socket: &Path) -> Option<String> {
+    let Err(Untrusted::Open(open, mode)) = check_above(socket) else { return None };
+    Some(format!(
+        "every user can write {} (mode {mode:o}), and so put a daemon whose IDs repeat in the place of the socket {}: \
+         {}choose another path",
+        open.display(),
+        socket.display(),
+        closing(mode)
+    ))
+}
+
 /// Checks the directories above a path, and those above the target of each link on the way.
 fn check_ways_to(path: &Path) -> Result<(), Untrusted> {
     for place in path.ancestors() {
