@@ -85,7 +85,7 @@
 //!   that only root, this user, and the group of a shared directory can write.
 //! - Who raises ceilings, and when? `keeper.rs` of the core decides,
 //!   `server/ceilings/keeper_thread.rs` runs it.
-//! - What happens at a start, or while a source waits for a worker ID?
+//! - What happens at a start, or while a source waits?
 //!   `server/lifecycle/control.rs`: the control thread takes what each source needs, and makes each
 //!   live configuration.
 //! - Where does a source start after a crash? `crates/snowbank-state/src/store/plan.rs` gives the

@@ -136,7 +136,7 @@ fn ceilings_in_words(daemon: &Subject) -> String {
 fn fleet_in_words(daemon: &Subject) -> Option<String> {
     let left_s = daemon.measured(FleetLeftS)?;
     if let Some(reason) = daemon.text(FleetWaitsFor) {
-        return Some(format!("no worker ID yet: {reason}"));
+        return Some(format!("waits: {reason}"));
     }
     let answers = match daemon.text(FleetSilent) {
         Some(reason) => format!("does not answer: {reason}"),

@@ -109,7 +109,7 @@ pub fn in_words(
 pub fn no_grant(source: &str, waits_for: Option<&str>) -> Words {
     let message = match waits_for {
         Some(reason) => {
-            format!("source {source} waits for a worker ID: {reason}; the daemon's status has more")
+            format!("source {source} waits: {reason}; the daemon's status has more")
         }
         None => format!(
             "source {source} has not begun yet: its start waits for the state's disk or for the coordinator; the daemon's \

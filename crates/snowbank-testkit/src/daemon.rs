@@ -160,11 +160,11 @@ impl Setup {
         Ok(daemon)
     }
 
-    /// Starts a daemon, checks that it waits for a worker ID and logs all of `parts`, and kills it.
+    /// Starts a daemon, checks that it waits and logs all of `parts`, and kills it.
     #[track_caller]
     pub fn assert_waits(self, parts: &[&str]) {
         let mut daemon = self.start();
-        daemon.assert_logs("waits for a worker ID");
+        daemon.assert_logs("waits, and hands out nothing");
         for part in parts {
             daemon.assert_logs(part);
         }

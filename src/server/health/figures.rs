@@ -166,7 +166,7 @@ figures! { metrics {
     FleetLeftS: Daemon, "fleet.left_s";
     /// The reason why the coordinator did not answer the last time.
     FleetSilent: Daemon, "fleet.silent";
-    /// The reason why the daemon waits for a worker ID; null: it has its worker IDs.
+    /// The reason why the daemon waits and hands out nothing; null: it does not.
     FleetWaitsFor: Daemon, "fleet.waits_for";
     /// The warning for the operator, if clients refuse the certificate or soon will.
     CertificateWarning: Daemon, "certificate.warning";

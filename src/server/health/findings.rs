@@ -307,12 +307,12 @@ fn find_wall_clock(daemon: &Subject) -> Found {
     Some((Effect::Look, format!("{found}: check time synchronisation")))
 }
 
-/// Finds that the whole daemon waits for a worker ID, that the coordinator does not answer, or that a
+/// Finds that the whole daemon waits, that the coordinator does not answer, or that a
 /// ceiling there is reached. An outage alone does not make the daemon unready, because it affects
 /// all daemons of the fleet at once.
 fn find_fleet(daemon: &Subject) -> Found {
     if let Some(reason) = daemon.text(FleetWaitsFor) {
-        let message = format!("waits for a worker ID, and hands out nothing: {reason}");
+        let message = format!("waits, and hands out nothing: {reason}");
         return Some((Effect::Refuses, message));
     }
     let left_s = daemon.measured(FleetLeftS)?;

@@ -285,7 +285,7 @@ impl Control {
         let _ = is_done.recv();
         let _ = self.wait_for_shards(version);
         if waited {
-            tracing::info!("has worker IDs now, and starts");
+            tracing::info!("waits no longer, and starts");
         }
         self.common.decided.send_replace(true);
         self.notices_restores.take().iter().chain(&notes).for_each(Note::log);
@@ -309,7 +309,7 @@ impl Control {
         }
         if let Some((_, reason)) = refused.first().filter(|_| is_new) {
             let which = if self.has_served { "a source waits" } else { "waits" };
-            tracing::warn!("{which} for a worker ID, and hands out nothing: {reason}");
+            tracing::warn!("{which}, and hands out nothing: {reason}");
         }
         self.common.decided.send_replace(true);
         Ok(())
@@ -369,7 +369,7 @@ impl Control {
 /// Returns the reason why a source waits, in a few words for clients.
 fn brief(error: &StartError) -> &'static str {
     match error {
-        StartError::HeldInFleet(_) => "none is free",
+        StartError::HeldInFleet(_) => "no worker ID is free",
         StartError::CoordinatorSilent(_) => "the fleet's coordinator does not answer",
         StartError::ClockStepped(_) => "the clock jumped ahead, and is not believed yet",
         _ => "its start was refused",

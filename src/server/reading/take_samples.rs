@@ -203,7 +203,7 @@ impl Common {
         match &supply.stage {
             Stage::Granted | Stage::Removed => {}
             Stage::Waits { reason, .. } => {
-                samples.put(Awaits, format!("waits for a worker ID: {reason}"));
+                samples.put(Awaits, format!("waits: {reason}"));
             }
             Stage::UnderWay => {
                 samples.put(IsUnderWay, true);

@@ -33,7 +33,7 @@ pub(crate) struct LiveConfig {
 pub(crate) enum Stage {
     /// Its grant is under way: requests wait for it, each within its own deadline.
     UnderWay,
-    /// It waits for a worker ID of its fleet. Requests are refused at once.
+    /// It waits for the next try of its start. Requests are refused at once.
     Waits {
         /// The reason in full, for operators.
         reason: Arc<str>,

@@ -125,7 +125,7 @@ fn a_restart_without_locks_waits_and_asks_rarely() {
         machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
         let daemon = machine.setup(&toml).admin().start();
         assert_eq!(get(&daemon, "/readyz").code, 503);
-        daemon.assert_logs("waits for a worker ID, and hands out nothing");
+        daemon.assert_logs("waits, and hands out nothing");
         assert!(daemon.draw_until(Ask::of(10), NO_CEILING).is_empty());
         assert_asks_rarely(&daemon, &proxy);
         proxy.pass();

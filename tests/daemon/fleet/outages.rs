@@ -119,7 +119,7 @@ fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
         runs.extend(draw(&second));
         let machine = Machine::new();
         let waiting = machine.setup(&toml).admin().start();
-        waiting.assert_logs("waits for a worker ID");
+        waiting.assert_logs("waits, and hands out nothing");
         waiting.assert_logs(&format!("fleet \"default\" at {}, horizon 600s", at.url()));
         assert!(!waiting.log().contains("locks of worker IDs are in"), "{}", waiting.log());
         let ready = get(&waiting, "/readyz");
@@ -138,7 +138,7 @@ fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
         assert!(waiting.draw_until(Ask::of(10), NO_CEILING).is_empty());
         let other = Machine::new();
         let stops = other.start(&toml);
-        stops.assert_logs("waits for a worker ID");
+        stops.assert_logs("waits, and hands out nothing");
         stops.stop();
         let freed = twitter_worker(runs[0].first);
         first.stop();

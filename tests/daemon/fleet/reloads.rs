@@ -76,15 +76,15 @@ fn a_reload_replaces_a_wait_for_a_worker_id() {
         };
         let machine = Machine::new();
         let daemon = machine.setup(&five).admin().start();
-        daemon.assert_logs("waits for a worker ID");
+        daemon.assert_logs("waits, and hands out nothing");
         assert_eq!(get(&daemon, "/readyz").code, 503);
         let (code, _, text) = daemon.connect().next(Ask::of(1).source("a").wait_ms(9_000)).error();
         assert_eq!(code, NO_CEILING);
-        assert!(text.contains("waits for a worker ID: none is free"), "{text}");
+        assert!(text.contains("waits: no worker ID is free"), "{text}");
         // The name stays, and so do the settings of the source.
         reloaded(&daemon, &with(at, &[("renamed", Some("5"))]));
         let (code, _, text) = daemon.connect().next(Ask::of(1).source("renamed").wait_ms(9_000)).error();
-        assert!(code == NO_CEILING && text.contains("source renamed waits for a worker ID"), "{text}");
+        assert!(code == NO_CEILING && text.contains("source renamed waits:"), "{text}");
         reloaded(&daemon, &with(at, &[("b", Some("6"))]));
         let found = drawn(&daemon, "b");
         assert_eq!(worker_of(&found), 6);
@@ -92,9 +92,9 @@ fn a_reload_replaces_a_wait_for_a_worker_id() {
         poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
         // A source that waits does not disturb the other.
         reloaded(&daemon, &with(at, &[("b", Some("6")), ("c", Some("5"))]));
-        daemon.assert_logs("a source waits for a worker ID");
+        daemon.assert_logs("a source waits, and hands out nothing");
         let (_, _, text) = daemon.connect().next(Ask::of(1).source("c").wait_ms(9_000)).error();
-        assert!(text.contains("source c waits for a worker ID: none is free"), "{text}");
+        assert!(text.contains("source c waits: no worker ID is free"), "{text}");
         runs.extend(drawn(&daemon, "b"));
         assert_eq!(get(&daemon, "/readyz").code, 200);
         reloaded(&daemon, &with(at, &[("b", Some("6"))]));
@@ -236,7 +236,7 @@ fn a_source_that_cannot_start_keeps_no_other_from_starting() {
         reloaded(&daemon, &with_own(at, &[a, ("moved", "7"), ("d", "6")]));
         runs.extend(drawn(&daemon, "d"));
         let (_, _, text) = daemon.connect().next(Ask::of(1).source("moved").wait_ms(9_000)).error();
-        assert!(text.contains("source moved waits for a worker ID: its start was refused"), "{text}");
+        assert!(text.contains("source moved waits: its start was refused"), "{text}");
         daemon.assert_logs("moved worker ID 7");
         daemon.stop();
         assert_distinct(runs);

@@ -77,7 +77,7 @@ fn a_start_after_a_loss_asks_even_if_the_disk_was_slow() {
         std::fs::write(machine.path("state/fleet"), notes).unwrap();
         proxy.cut();
         let daemon = machine.start(&toml);
-        daemon.assert_logs("waits for a worker ID");
+        daemon.assert_logs("waits, and hands out nothing");
         assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(0)).error().0, NO_CEILING);
         proxy.pass();
         runs.extend(draw_above_the_floor(&daemon));

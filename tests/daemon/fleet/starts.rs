@@ -111,14 +111,14 @@ fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
             });
             let decided = poll("a start or a wait", || {
                 let log = daemon.log();
-                let waits = log.contains("waits for a worker ID");
+                let waits = log.contains("waits, and hands out nothing");
                 (waits || log.contains("peers gave no answer")).then_some(waits)
             });
             decided.then_some((machine, daemon))
         });
         daemon.assert_logs("its key is gone from the coordinator");
         daemon.assert_has_numbers();
-        daemon.assert_logs("has worker IDs now");
+        daemon.assert_logs("waits no longer");
         daemon.connect().assert_open();
     });
 }

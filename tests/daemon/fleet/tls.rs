@@ -15,7 +15,7 @@ fn assert_waits_in_time(toml: &str, parts: &[&str]) {
     poll("a handshake in time", || {
         let machine = Machine::new();
         let mut daemon = machine.start(toml);
-        daemon.assert_logs("waits for a worker ID");
+        daemon.assert_logs("waits, and hands out nothing");
         daemon.kill();
         println!("{}", daemon.log());
         let log = daemon.log();

@@ -129,7 +129,7 @@ fn saturation_leaves_the_daemon_ready() {
 fn a_coordinators_outage_is_urgent_near_the_ceiling() {
     let fleet =
         |left_s: f64, silent: Option<&str>| [(FleetLeftS, json!(left_s)), (FleetSilent, json!(silent))];
-    let message = "waits for a worker ID, and hands out nothing: all are held";
+    let message = "waits, and hands out nothing: all are held";
     let waits = [(FleetWaitsFor, json!("all are held")), (Awaits, json!("a worker ID"))];
     finds("fleet", Refuses, message, waits.clone());
     // One cause is one finding.
