@@ -245,8 +245,6 @@ func (c *connection) ask(k *call) *reply {
 	}
 	s := c.enter(k)
 	if s == nil {
-		// Once the core knows, it takes another connection.
-		<-c.done
 		return &reply{err: errLeft}
 	}
 	select {
@@ -307,6 +305,11 @@ func (c *connection) read() {
 		if err != nil {
 			c.end(c.lost(err))
 			return
+		}
+		// The event of the greeting comes before that of a failure.
+		select {
+		case <-c.greeted:
+		case <-c.done:
 		}
 	}
 }
@@ -427,11 +430,13 @@ func (c *connection) end(reason error) {
 			// First, because a call that writes holds the lock.
 			c.socket.Close()
 		}
+		// A call that finds the connection ended takes another one.
+		hasFailed := c.core.leave(c, reason)
 		c.mu.Lock()
 		row := c.row
 		c.isEnded, c.row = true, nil
 		c.mu.Unlock()
-		if c.core.leave(c, reason) {
+		if hasFailed {
 			c.core.failed(c.label, reason)
 		}
 		close(c.done)

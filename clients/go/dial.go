@@ -29,7 +29,7 @@ func (c *connection) dial() error {
 	} else if err = c.open(ctx); err == nil {
 		got := c.ask(&call{request: request{kind: kindHello, text: token}, ctx: ctx})
 		if c.welcome, err = got.welcome, got.err; err == context.DeadlineExceeded {
-			err = c.lost(err)
+			err = failure(c.label, ErrUnreachable, noWelcome, err)
 		}
 	}
 	if err != nil {

@@ -50,6 +50,7 @@ func (c *core) round(endpoints []endpoint) []*connection {
 		go func(i int) {
 			defer left.Done()
 			if conn := newConnection(c, &endpoints[i]); conn.dial() == nil {
+				close(conn.greeted)
 				all[i] = conn
 			}
 		}(i)

@@ -375,6 +375,70 @@ func TestAnAddressWithoutTimeLeftIsNotTried(t *testing.T) {
 	}
 }
 
+func TestADialWithoutTimeForHelloIsAFailure(t *testing.T) {
+	times := longTimes()
+	times.connect = 200 * time.Millisecond
+	client := newClient(t, Options{Endpoints: []string{startFake(t).address}, times: times})
+	conn := newConnection(client.core, client.core.endpoints[0])
+	conn.endpoint.connection = conn
+	for i := 0; i < inFlightMax; i++ {
+		// HELLO finds no place before the time ends.
+		conn.slots <- struct{}{}
+	}
+	if err := conn.dial(); !errors.Is(err, ErrUnreachable) || client.Stats().Failures != 1 {
+		t.Errorf("%v, %+v", err, client.Stats())
+	}
+}
+
+func TestConnectedIsToldBeforeFailed(t *testing.T) {
+	daemon := startFake(t)
+	daemon.helloReply = func(tag uint16) []byte {
+		// The second frame, in one packet with WELCOME, ends the connection.
+		return append(appendWelcome(tag, 60_000, 1_000, 1), appendRun(tag, 1, 1)...)
+	}
+	told := make(chan EventKind, 100)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, OnEvent: func(e Event) {
+		if e.Kind == Connected {
+			time.Sleep(50 * time.Millisecond)
+		}
+		told <- e.Kind
+	}})
+	go client.Ping(background)
+	if first, second := <-told, <-told; first != Connected || second != Failed {
+		t.Errorf("%s, then %s", first, second)
+	}
+}
+
+func TestNoCallWaitsForTheEventOfAnotherConnection(t *testing.T) {
+	isTold, hold := make(chan struct{}), make(chan struct{})
+	client, daemons := twoDaemons(t, Options{PreferFirst: true, OnEvent: func(e Event) {
+		if e.Kind == Failed {
+			close(isTold)
+			<-hold
+		}
+	}})
+	must(t, client.Ping(background))
+	conn := client.core.endpoints[0].connection
+	daemons[0].set(func(d *fakeDaemon) { d.onNext = func(tag uint16) []byte { return appendRun(tag+1, 1, 1) } })
+	go client.Batch(background, 1)
+	<-isTold
+	ended := make(chan error, 1)
+	go func() {
+		k, cancel := client.core.call(background, request{kind: kindPing})
+		defer cancel()
+		ended <- conn.ask(k).err
+	}()
+	select {
+	case err := <-ended:
+		if err != errLeft {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a call waits while the event is told")
+	}
+	close(hold)
+}
+
 func TestADialThatACloseEndsIsNoFailure(t *testing.T) {
 	daemon := startFake(t)
 	daemon.helloReply = func(uint16) []byte { return nil }
