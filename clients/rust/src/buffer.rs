@@ -292,8 +292,9 @@ impl Drop for Fetching {
             slot.is_fetching = false;
             match self.result.take() {
                 Some(Ok(batch)) => slot.batch = Some(batch),
+                // Its deadline is none of the calls that wait: the first of them begins another one.
+                Some(Err(Error::Timeout { .. })) | None => {}
                 Some(Err(error)) => (slot.failures, slot.error) = (slot.failures + 1, Some(error)),
-                None => {}
             }
         }
         self.fetched.changed.notify_waiters();
@@ -307,8 +308,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Fetches a batch of this size, or larger if more calls wait. The fetch ends by no call's deadline
-/// for the others: it goes on while a call waits.
+/// Fetches a batch of this size, or larger if more calls wait.
 async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, Error> {
     loop {
         let epoch = core.epoch();
@@ -320,7 +320,6 @@ async fn fetch(core: &Arc<Core>, fetched: &Fetched, size: u32) -> Result<Batch, 
         deadline.at = fetched.slot().waits_until.map_or(deadline.at, |until| until.max(deadline.at));
         match core.call(&asked, &deadline).await {
             Ok(Answer::Ids(ids)) => return Ok(Batch { ids, epoch }),
-            Err(Error::Timeout { .. }) if fetched.waiting.load(Ordering::Relaxed) > 0 => {}
             // A call that came later waits for longer. What the daemon tells does not change by that.
             Err(Error::Refused(refusal))
                 if refusal.action != Action::Tell && fetched.slot().waits_until > Some(deadline.at) => {}
@@ -371,6 +370,35 @@ pub(crate) async fn wait(
         }
         if timeout_at(deadline.at, changed).await.is_err() {
             return Err(core.timed_out(&deadline));
+        }
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::{Client, ClientOptions};
+
+    /// The call comes after the fetch has found nobody waiting, and before it has ended.
+    #[tokio::test]
+    async fn a_fetch_that_is_late_fails_no_call_that_has_just_come() {
+        let options = ClientOptions::new(["127.0.0.1:1"]).expect("an address");
+        let client = Client::new(options).expect("a client");
+        let core = client.core();
+        let buffer = Buffer::new(core.clone(), "".into());
+        let fetched = buffer.fetched();
+        let mut fetching = Some(Fetching { fetched: fetched.clone(), result: None });
+        let mut call = pin!(wait(core, fetched, Duration::from_secs(5), || None));
+        for _ in 0..2 {
+            let is_pending = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await;
+            assert!(is_pending);
+            if let Some(fetching) = fetching.take() {
+                fetching.finish(Err(core.timed_out(&Deadline::after(Duration::ZERO))));
+            }
         }
     }
 }

@@ -205,6 +205,9 @@ impl Core {
         };
         let mut tries = 0;
         loop {
+            if Instant::now() >= deadline.at {
+                return Err(self.timed_out(deadline));
+            }
             let changed = self.changed.notified();
             match self.step(turn, &mut told, &failures, deadline)? {
                 Step::Ask(at, connection) => {
@@ -250,9 +253,6 @@ impl Core {
                     // The error means that nothing has changed until then.
                     drop(timeout_at(until, changed).await);
                 }
-            }
-            if Instant::now() >= deadline.at {
-                return Err(self.timed_out(deadline));
             }
         }
     }
@@ -467,11 +467,13 @@ impl Core {
                 core.count(&core.name(at), reason);
             }
         };
+        // Before a call uses it, and before a failure of it is told.
+        self.emit(&Event::Connected { endpoint: name.clone() });
         let mut state = self.state();
         if state.openness == Openness::Closed {
             return;
         }
-        let connection = Arc::new(Connection::start(opened, name.clone(), self.options.limits.answer, ended));
+        let connection = Arc::new(Connection::start(opened, name, self.options.limits.answer, ended));
         state.tasks.push(connection.task.clone());
         let endpoint = &mut state.endpoints.all[at];
         (endpoint.connection, endpoint.is_dialing) = (Some(connection), false);
@@ -486,7 +488,6 @@ impl Core {
             self.spawn(greet::rounds(Arc::clone(self)));
         }
         self.changed.notify_waiters();
-        self.emit(&Event::Connected { endpoint: name });
     }
 }
 

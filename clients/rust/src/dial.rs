@@ -94,7 +94,6 @@ pub(crate) async fn dial(
     Ok(Opened { streams, input, welcome })
 }
 
-#[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "only a handshake of TLS has this limit"))]
 async fn connect(
     options: &ClientOptions,
     endpoint: &Address,
@@ -110,7 +109,7 @@ async fn connect(
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
         Address::Tcp { host, port } => {
-            let (reader, writer) = connect_any(options, host, *port, next).await?.into_split();
+            let (reader, writer) = connect_any(options, host, *port, next, deadline).await?.into_split();
             Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
         }
         #[cfg(feature = "tls")]
@@ -119,7 +118,7 @@ async fn connect(
             let files = options.tls.clone();
             let read = tokio::task::spawn_blocking(move || files.read()).await;
             let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
-            let stream = connect_any(options, host, *port, next).await?;
+            let stream = connect_any(options, host, *port, next, deadline).await?;
             let silent = "it accepted the connection and did not finish the TLS handshake";
             let late = |_| io::Error::new(io::ErrorKind::TimedOut, silent);
             let secured = timeout_at(deadline, connector.connect(host, stream)).await.map_err(late)??;
@@ -140,6 +139,7 @@ async fn connect_any(
     host: &str,
     port: u16,
     next: &AtomicUsize,
+    deadline: Instant,
 ) -> io::Result<TcpStream> {
     let limit = options.limits.accept;
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {limit:?}"));
@@ -149,6 +149,10 @@ async fn connect_any(
     addresses.sort_unstable();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for _ in 0..addresses.len() {
+        // Only an address that is tried in time counts as the last.
+        if Instant::now() >= deadline {
+            return Err(late("no address accepted"));
+        }
         let address = addresses[next.fetch_add(1, Ordering::Relaxed) % addresses.len()];
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
@@ -261,6 +265,14 @@ pub(crate) fn foreign(length: u32, input: &[u8]) -> String {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[tokio::test]
+    async fn an_address_without_time_left_is_not_tried() {
+        let options = ClientOptions::new(["127.0.0.1:7660"]).expect("an address");
+        let next = AtomicUsize::new(7);
+        connect_any(&options, "127.0.0.1", 7660, &next, Instant::now()).await.expect_err("no time");
+        assert_eq!(next.into_inner(), 7);
+    }
 
     #[test]
     fn servers_of_other_protocols_are_named() {

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use serde_json::Value;
 
 use super::program::Program;
 use super::steps::texts;
-use crate::{Client, ClientOptions, Error, blocking};
+use crate::{Client, ClientOptions, Error, Event, blocking};
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -232,4 +235,42 @@ async fn the_figures_of_a_buffer_are_those_of_its_ids() {
     }
     drop(ids);
     assert_eq!(client.stats().ids, 10_000);
+}
+
+#[tokio::test]
+async fn a_call_that_is_late_before_it_asks_draws_nothing() {
+    let daemon = Daemon::start("many-threads");
+    let client = daemon.client();
+    client.ping().await.expect("an answer");
+    let late = client.timeout(Duration::from_nanos(1));
+    for _ in 0..100 {
+        assert!(matches!(late.batch(1_000).await, Err(Error::Timeout { .. })));
+    }
+    assert_eq!(client.batch(1).await, Ok(vec![1]));
+}
+
+/// The daemon sends a frame that answers nothing in one packet with WELCOME.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connected_is_told_before_failed() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a connection");
+        socket.read_exact(&mut [0; 18]).expect("a HELLO");
+        let mut sent = vec![20, 0, 0, 0, 0x85, 0, 1, 0, 1, 0, 0xe8, 3, 1, 0, 0, 0];
+        sent.extend([[7; 8], [4, 0, 0, 0, 0x84, 0, 9, 0]].concat());
+        socket.write_all(&sent).expect("a client");
+    });
+    let (told, events) = mpsc::channel();
+    let options = ClientOptions::new([&address, "127.0.0.1:1"]).expect("two addresses").prefer_first(true);
+    let options = options.on_event(move |event| {
+        if matches!(event, Event::Connected { .. }) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(told.send(event.clone()));
+    });
+    let client = Client::new(options.timeout(Duration::from_secs(1))).expect("a client");
+    client.ping().await.expect_err("a lost connection");
+    assert!(matches!(events.recv(), Ok(Event::Connected { .. })));
+    assert!(matches!(events.recv(), Ok(Event::Failed { .. })));
 }
