@@ -144,8 +144,14 @@ func (c *core) obey(k *call, conn *connection, refused *RefusedError) (wait time
 		return 0, refused
 	}
 	isLate := refused.RetryAfter > time.Until(k.deadline)
+	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
+	wait += time.Duration(random(int64(wait)))
 	c.mu.Lock()
 	conn.endpoint.note(refused)
+	if c.options.TakeTurns {
+		// Others have their turn meanwhile.
+		conn.endpoint.restsUntil, wait = time.Now().Add(wait), 0
+	}
 	c.mu.Unlock()
 	err = c.soonest(k.deadline)
 	if refused.Action == Leave || isLate && err == nil {
@@ -153,15 +159,6 @@ func (c *core) obey(k *call, conn *connection, refused *RefusedError) (wait time
 			conn.finish()
 		}
 		return 0, err
-	}
-	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
-	wait += time.Duration(random(int64(wait)))
-	if c.options.TakeTurns && err == nil {
-		// Others have their turn meanwhile.
-		c.mu.Lock()
-		conn.endpoint.restsUntil = time.Now().Add(wait)
-		c.mu.Unlock()
-		wait = 0
 	}
 	return wait, err
 }

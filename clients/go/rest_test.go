@@ -299,6 +299,23 @@ func TestInTurnsAnEndpointThatSaysStayRests(t *testing.T) {
 	}
 }
 
+func TestInTurnsAStayBeyondTheDeadlineRestsToo(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{TakeTurns: true})
+	for _, daemon := range daemons {
+		daemon.refuses(ErrExhausted, Stay, 50_000)
+	}
+	ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
+	defer cancel()
+	for i := 0; i < 3; i++ {
+		if _, err := client.Batch(ctx, 1); !errors.Is(err, ErrExhausted) {
+			t.Error(err)
+		}
+	}
+	if first, second := len(daemons[0].nextCounts()), len(daemons[1].nextCounts()); first != 1 || second != 1 {
+		t.Errorf("%d and %d requests", first, second)
+	}
+}
+
 // fakeNames resolves every name to the same addresses.
 type fakeNames struct {
 	mu  sync.Mutex
