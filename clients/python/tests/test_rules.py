@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import pathlib
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Callable
 
 import pytest
+from fake import WELCOME
 from support import PYTHON
 
-from snowbank_client import Client, DeadlineError, Event, Stats
+from snowbank_client import (
+    Client,
+    Connected,
+    DeadlineError,
+    Event,
+    Failed,
+    RefusedError,
+    SnowbankError,
+    Stats,
+)
 from snowbank_client._buffer import Stock
-from snowbank_client._wire import Next
+from snowbank_client._dial import Dialer
+from snowbank_client._greet import _greet
+from snowbank_client._wire import Next, info
 
 
 @pytest.fixture
@@ -28,6 +45,83 @@ def fake() -> Iterator[str]:
     finally:
         daemon.kill()
         daemon.wait()
+
+
+@contextlib.contextmanager
+def scripted(answer: Callable[[int, int], bytes]) -> Iterator[tuple[str, threading.Event]]:
+    """A daemon that greets, and answers further requests by their kind and tag.
+
+    Gives its address, and what is set when its client has closed a connection.
+    """
+    closed = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(peer: socket.socket) -> None:
+        with peer, peer.makefile("rb") as requests, contextlib.suppress(OSError):
+            while head := requests.read(8):
+                length, kind, _, tag = struct.unpack("<IBBH", head)
+                requests.read(length - 4)
+                greeting = frame(0x85, tag, WELCOME) if kind == 0x04 else b""
+                peer.sendall(greeting + answer(kind, tag))
+        closed.set()
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}", closed
+    listener.close()
+
+
+def frame(kind: int, tag: int, body: bytes = b"") -> bytes:
+    return struct.pack("<IBBH", 4 + len(body), kind, 0, tag) + body
+
+
+def test_connected_is_told_before_failed() -> None:
+    events: list[Event] = []
+    # A frame that answers nothing comes with WELCOME.
+    with scripted(lambda _, tag: frame(0x84, tag + 1)) as (address, _):
+        with Client(address, timeout=0.5, on_event=events.append) as client:
+            with pytest.raises(DeadlineError):
+                client.ping()
+    assert isinstance(events[0], Connected)
+    assert isinstance(events[1], Failed)
+
+
+def test_a_refused_question_leaves_no_connection_open() -> None:
+    refused = struct.pack("<HBBI", 2, 0, 0, 0)
+    with scripted(lambda kind, tag: frame(0xFF, tag, refused) if kind == 0x02 else b"") as daemon:
+        address, closed = daemon
+
+        async def ask() -> None:
+            with Client(address) as client:
+                await _greet(
+                    Dialer(client._shared.options.endpoints[0], client._shared.options), info()
+                )
+            assert await asyncio.get_running_loop().run_in_executor(None, closed.wait, 5)
+
+        asyncio.run(ask())
+
+
+def test_in_turns_an_endpoint_that_says_stay_rests_also_if_that_is_told() -> None:
+    asked: list[int] = []
+
+    def answer(kind: int, tag: int) -> bytes:
+        if kind != 0x01:
+            return b""
+        asked.append(tag)
+        return frame(0xFF, tag, struct.pack("<HBBI", 6, 1, 0, 50_000))
+
+    with scripted(answer) as (one, _), scripted(answer) as (other, _):
+        with Client([one, other], take_turns=True) as client:
+            with pytest.raises(RefusedError):
+                client.batch(1)
+            for _ in range(2):
+                with pytest.raises(SnowbankError):
+                    client.batch(1, timeout=0.2)
+    assert len(asked) == 2
 
 
 def test_batches_double_while_they_are_drawn_quickly(fake: str) -> None:

@@ -197,14 +197,14 @@ class Calls:
             self.endpoints.failed(endpoint, error)
             # It still answers the other calls.
             row.finish()
+        pause = max(self.endpoints.pause(error.retry_after), _SHORTEST_PAUSE_S)
+        if row is not None and stays and self.endpoints.takes_turns:
+            # Others have their turn meanwhile.
+            endpoint.rests_until, pause = monotonic() + pause, 0.0
         if told is not None:
             raise copy.copy(told)
         if row is not None and stays:
-            pause = max(self.endpoints.pause(error.retry_after), _SHORTEST_PAUSE_S)
-            if self.endpoints.takes_turns:
-                endpoint.rests_until = monotonic() + pause
-            else:
-                await self._pause(pause, deadline)
+            await self._pause(pause, deadline)
 
     async def _pick(self, deadline: Deadline) -> Endpoint:
         """Returns an endpoint whose rest is over."""
@@ -258,10 +258,11 @@ class Calls:
         finally:
             endpoint.dialing = None
         endpoint.connection, endpoint.rests_until = row, 0.0
+        # Before a failure of it is told.
+        self.shared.report(Connected(endpoint.name))
         row.on_end = lambda error: self._ended(endpoint, row, error)
         if row.ended is not None:
             row.on_end(row.ended)
-        self.shared.report(Connected(endpoint.name))
         if not self._has_connected and not self.endpoints.is_lone:
             self.start(keep_greeting(self))
         self._has_connected = True

@@ -60,14 +60,15 @@ async def _greet_all(everyone: list[Dialer]) -> tuple[Pairs, int | None]:
 
 async def _greet(endpoint: Dialer, question: Request | None = None) -> Hello | None:
     """Greets as for any connection, asks a question if there is one, and closes it."""
-    try:
+    with contextlib.suppress(SnowbankError):
         row = await endpoint.dial()
-        if question is not None:
-            await row.send(question)
-    except SnowbankError:
-        return None
-    row.end(EndpointError(endpoint.name, "the greeting is over"))
-    return row.welcome
+        try:
+            if question is not None:
+                await row.send(question)
+            return row.welcome
+        finally:
+            row.end(EndpointError(endpoint.name, "the greeting is over"))
+    return None
 
 
 async def _collide(
