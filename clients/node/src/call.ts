@@ -130,6 +130,10 @@ export class Calls {
       let row = endpoint.connection;
       try {
         row ??= await deadline.wait(this.dial(endpoint));
+        if (deadline.leftMs === 0) {
+          // The loop was blocked: nobody waits for the IDs.
+          throw PASSED;
+        }
         const request = make(row);
         this.counters.retries += tries > 0 ? 1 : 0;
         tries += 1;
@@ -182,16 +186,17 @@ export class Calls {
       // It still answers the other calls.
       row.finish();
     }
+    let pauseMs = Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS);
+    if (row !== undefined && stays && this.endpoints.takesTurns) {
+      // Others have their turn meanwhile.
+      endpoint.restsUntil = performance.now() + pauseMs;
+      pauseMs = 0;
+    }
     if (told !== undefined) {
       throw told;
     }
     if (row !== undefined && stays) {
-      const pauseMs = Math.max(this.endpoints.pauseMs(error), SHORTEST_PAUSE_MS);
-      if (this.endpoints.takesTurns) {
-        endpoint.restsUntil = performance.now() + pauseMs;
-      } else {
-        await this.#pause(pauseMs, deadline);
-      }
+      await this.#pause(pauseMs, deadline);
     }
   }
 
@@ -239,11 +244,12 @@ export class Calls {
     }
     endpoint.connection = row;
     endpoint.restsUntil = 0;
+    // Before a failure of it is told.
+    this.emit("connected", { endpoint: endpoint.name });
     row.onEnd = (error) => this.#ended(endpoint, row, error);
     if (row.ended !== undefined) {
       this.#ended(endpoint, row, row.ended);
     }
-    this.emit("connected", { endpoint: endpoint.name });
     if (!this.#hasConnected && !this.endpoints.isLone) {
       keepGreeting(this).catch(() => {});
     }

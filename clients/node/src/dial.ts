@@ -33,12 +33,13 @@ export class Dialer {
    */
   async dial(closing: AbortSignal): Promise<Row> {
     const { connectMs } = this.settings.times;
+    const end = performance.now() + connectMs;
     const late = failed(this.name, `it does not greet within ${connectMs / 1000} s`);
     const givingUp = new AbortController();
     const giveUp = () => givingUp.abort();
     closing.addEventListener("abort", giveUp);
     try {
-      return await within(this.#dial(givingUp.signal), connectMs, late);
+      return await within(this.#dial(givingUp.signal, end), connectMs, late);
     } catch (error) {
       giveUp();
       const isOurs = error instanceof SnowbankError && error.code !== "bad_argument";
@@ -48,10 +49,10 @@ export class Dialer {
     }
   }
 
-  async #dial(signal: AbortSignal): Promise<Row> {
+  async #dial(signal: AbortSignal, end: number): Promise<Row> {
     const { settings } = this;
     const hello = new Hello(settings.readToken());
-    const socket = await this.#open(await this.#resolve(), signal);
+    const socket = await this.#open(await this.#resolve(), signal, end);
     const row = new Row(this.name, socket, settings.times.answerMs);
     await row.send(hello);
     row.welcome = hello;
@@ -73,13 +74,14 @@ export class Dialer {
   }
 
   /** Connects to the first address that accepts, from the one behind the last on. */
-  async #open(found: string[], signal: AbortSignal): Promise<Socket> {
+  async #open(found: string[], signal: AbortSignal, end: number): Promise<Socket> {
     const last = found.indexOf(this.#last);
     const start = last < 0 ? Math.floor(Math.random() * found.length) : last + 1;
     const files = this.address.isTls ? this.settings.readTls() : undefined;
     const reasons: string[] = [];
     for (const host of [...found.slice(start), ...found.slice(0, start)]) {
-      if (signal.aborted) {
+      // If both limits end in one turn of the loop, the signal does not say it yet.
+      if (signal.aborted || performance.now() >= end) {
         break;
       }
       this.#last = host;

@@ -77,11 +77,14 @@ async function greet(
 ): Promise<Hello | undefined> {
   try {
     const row = await endpoint.dial(closing);
-    if (question !== undefined) {
-      await row.send(question);
+    try {
+      if (question !== undefined) {
+        await row.send(question);
+      }
+      return row.welcome;
+    } finally {
+      row.end(failed(endpoint.name, "the greeting is over"));
     }
-    row.end(failed(endpoint.name, "the greeting is over"));
-    return row.welcome;
   } catch {
     return undefined;
   }

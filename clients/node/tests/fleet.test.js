@@ -1,12 +1,14 @@
 /** Several addresses of a name, and rests. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
 import { afterEach, test } from "node:test";
-import { resolver } from "../dist/dial.js";
+import { Dialer, resolver } from "../dist/dial.js";
 import { Client, SnowbankError } from "../dist/index.js";
 import { Settings, TIMES } from "../dist/options.js";
 import { Endpoints } from "../dist/rest.js";
-import { FakeDaemon } from "./support/fake.js";
+import { FakeDaemon, refusal } from "./support/fake.js";
 
 const realLookup = resolver.lookup;
 const daemons = [];
@@ -15,6 +17,11 @@ afterEach(async () => {
   resolver.lookup = realLookup;
   await Promise.all(daemons.splice(0).map((daemon) => daemon.stop()));
 });
+
+/** Blocks the program. */
+function block(ms) {
+  for (const end = performance.now() + ms; performance.now() < end; );
+}
 
 async function started(options) {
   const daemon = await FakeDaemon.start(options);
@@ -65,6 +72,88 @@ test("a dial that is given up connects no more", async () => {
   await assert.rejects(client.batch(1, { timeoutMs: 100 }), late);
   await new Promise((resolve) => setTimeout(resolve, 400));
   assert.equal(daemon.greetings, 0);
+  await client.close();
+});
+
+test("an address for which no time is left is not tried", async () => {
+  const { connect } = net;
+  const tried = [];
+  net.connect = (where) => {
+    tried.push(where.host);
+    // The program is blocked for longer than the limits of the address and of the connection.
+    queueMicrotask(() => block(60));
+    return connect(where);
+  };
+  resolver.lookup = async () => ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
+  const settings = new Settings("ids.example:1", {});
+  Object.assign(settings.times, { acceptMs: 20, connectMs: 50 });
+  const dialer = new Dialer(settings.addresses[0], settings);
+  await assert.rejects(dialer.dial(new AbortController().signal), { code: "failed" });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  net.connect = connect;
+  assert.equal(tried.length, 1, `${tried}`);
+});
+
+test("a call that is late before it asks draws nothing", async () => {
+  const daemon = await started();
+  const client = new Client(daemon.address);
+  await client.ping();
+  const late = client.batch(1000, { timeoutMs: 20 });
+  block(50);
+  await assert.rejects(late, { code: "timeout" });
+  assert.deepEqual(await client.batch(1), [1n]);
+  await client.close();
+});
+
+test("connected is told before failed", async () => {
+  const daemon = await started();
+  daemon.extra = refusal(99, 2);
+  const client = new Client(daemon.address);
+  const events = [];
+  for (const event of ["connected", "failed"]) {
+    client.on(event, () => events.push(event));
+  }
+  await assert.rejects(client.ping({ timeoutMs: 200 }), { code: "timeout" });
+  assert.deepEqual(events.slice(0, 2), ["connected", "failed"]);
+  await client.close();
+});
+
+test("a collision whose daemons refuse INFO leaves no connection open", async () => {
+  const claim = 7n;
+  const both = [await started({ claim }), await started({ claim })];
+  const times = { ...TIMES };
+  Object.assign(TIMES, { firstRoundMs: 10, roundMs: 100, nextLookMs: 20 });
+  const client = new Client(both.map(({ address }) => address));
+  Object.assign(TIMES, times);
+  await client.ping();
+  await once(client, "collision");
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await client.close();
+  for (let wait = 0; wait < 100 && both.some(({ open }) => open > 0); wait += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.deepEqual(
+    both.map(({ open }) => open),
+    [0, 0],
+  );
+});
+
+test("in turns an endpoint that says stay rests, also if that is told", async () => {
+  const both = [await started(), await started()];
+  for (const daemon of both) {
+    daemon.onNext = ({ socket, tag }) => socket.write(refusal(tag, 6, 1, 50_000)) || true;
+  }
+  const client = new Client(
+    both.map(({ address }) => address),
+    { takeTurns: true },
+  );
+  await assert.rejects(client.batch(1), { code: "exhausted" });
+  await assert.rejects(client.batch(1, { timeoutMs: 200 }), SnowbankError);
+  await assert.rejects(client.batch(1, { timeoutMs: 200 }), SnowbankError);
+  assert.deepEqual(
+    both.map(({ asked }) => asked.length),
+    [1, 1],
+  );
   await client.close();
 });
 

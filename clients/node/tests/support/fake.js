@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-const [NEXT, PING, HELLO] = [0x01, 0x03, 0x04];
+const [NEXT, INFO, PING, HELLO] = [0x01, 0x02, 0x03, 0x04];
 const [RUNS, PONG, WELCOME, ERROR] = [0x81, 0x84, 0x85, 0xff];
 
 export class FakeDaemon {
@@ -15,11 +15,18 @@ export class FakeDaemon {
   greetings = 0;
   /** Answers a request for IDs itself if it returns true. */
   onNext = () => false;
+  /** What comes in one packet with WELCOME. */
+  extra = Buffer.alloc(0);
+  /** The connections that are open. */
+  get open() {
+    return this.#sockets.size;
+  }
 
   goodForMs = 1000;
 
-  static async start({ host = "127.0.0.1", port = 0, first = 1n } = {}) {
+  static async start({ host = "127.0.0.1", port = 0, first = 1n, claim } = {}) {
     const daemon = new FakeDaemon();
+    daemon.claim = claim;
     daemon.next = first;
     await daemon.listen(host, port);
     return daemon;
@@ -67,11 +74,17 @@ export class FakeDaemon {
       socket.write(frame(PONG, tag, body));
     } else if (kind === HELLO) {
       this.greetings += 1;
-      const body = Buffer.alloc(16);
+      const body = Buffer.alloc(this.claim === undefined ? 16 : 24, "\0");
+      if (this.claim !== undefined) {
+        body.writeUInt32LE(this.port, 8);
+        body.writeBigUInt64LE(this.claim, 16);
+      }
       body.writeUInt8(1, 0);
       body.writeUInt16LE(this.goodForMs, 2);
       body.writeUInt32LE(1_000_000, 4);
-      socket.write(frame(WELCOME, tag, body));
+      socket.write(Buffer.concat([frame(WELCOME, tag, body), this.extra]));
+    } else if (kind === INFO) {
+      socket.write(refusal(tag, 2));
     } else if (kind === NEXT) {
       const count = body.readUInt32LE(0);
       this.asked.push(count);
