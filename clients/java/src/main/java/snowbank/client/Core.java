@@ -24,14 +24,13 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  *   next()  ─▶ Buffer ─┐
- *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Rest (endpoints) ─▶ Connection (two threads)
+ *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Rest (endpoints) ─▶ Connection (its reader)
  *   ping()  ───────────┘                      Greet (claims)
  * </pre>
  */
 final class Core {
     /** One thread for the timers of all clients. It ends while there are none. */
     private static final ScheduledThreadPoolExecutor TIMER = timer();
-    private static volatile @Nullable Thread timerThread;
     /** The most events that a listener has not heard yet. Later ones are lost. */
     private static final int EVENTS_MAX = 1_000;
 
@@ -68,8 +67,7 @@ final class Core {
     }
 
     private static ScheduledThreadPoolExecutor timer() {
-        ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1,
-            task -> timerThread = new Worker("snowbank-timer", task));
+        ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, task -> new Worker("snowbank-timer", task));
         timer.setRemoveOnCancelPolicy(true);
         timer.setKeepAliveTime(10, TimeUnit.SECONDS);
         timer.allowCoreThreadTimeOut(true);
@@ -186,21 +184,22 @@ final class Core {
         }
         if (error.reason() == SnowbankException.Reason.REFUSED) {
             counts.refusals.incrementAndGet();
-            tell(listener -> listener.refused(endpoint, error));
+            tell(false, listener -> listener.refused(endpoint, error));
         } else {
             counts.failures.incrementAndGet();
-            tell(listener -> listener.failed(endpoint, error));
+            tell(false, listener -> listener.failed(endpoint, error));
         }
     }
 
-    /** Tells the application's listener, here unless it is busy: then it hears of this next. */
-    void tell(Consumer<SnowbankListener> event) {
-        if (options.listener == ClientOptions.NOBODY) {
-            return;
+    /**
+     * Tells the application's listener: on its own thread, because others have calls to hand on, or
+     * here, unless it is busy.
+     */
+    void tell(boolean isHere, Consumer<SnowbankListener> event) {
+        if (options.listener != ClientOptions.NOBODY) {
+            events.queue.offer(event);
+            events.empty(isHere);
         }
-        events.queue.offer(event);
-        // Nothing of the application runs on the timers' thread: while it waits, no call would end.
-        events.empty(Thread.currentThread() != timerThread);
     }
 
     /** Calls the listener, whose mistakes are not the client's. */

@@ -116,7 +116,8 @@ final class Rest {
         Core.run("snowbank " + text, () -> {
             Connection made = Dial.greet(core, endpoint.place);
             made.start(this, endpoint);
-            core.tell(listener -> listener.connected(made.label));
+            // Before the first request, which a close prevents.
+            core.tell(true, listener -> listener.connected(made.label));
             dialed.complete(made);
             if (made.isEnded) {
                 // Nobody could leave it before.

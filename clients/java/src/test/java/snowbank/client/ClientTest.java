@@ -554,6 +554,36 @@ class ClientTest {
         }
     }
 
+    @Test
+    @Timeout(60)
+    void listenerHearsOfFailuresAndRefusalsOnItsOwnThread() throws Exception {
+        AtomicInteger requests = new AtomicInteger();
+        daemon.onNext = tag -> switch (requests.getAndIncrement()) {
+            case 0 -> FakeDaemon.error(tag, 6, 1, 1, "later");
+            case 1 -> FakeDaemon.run(tag + 1, 1, 1);
+            default -> FakeDaemon.run(tag, daemon.lastId.incrementAndGet(), 1);
+        };
+        List<String> threads = new CopyOnWriteArrayList<>();
+        ClientOptions options = options();
+        options.listener(new SnowbankListener() {
+            @Override
+            public void refused(String endpoint, SnowbankException refusal) {
+                threads.add(Thread.currentThread().getName());
+            }
+
+            @Override
+            public void failed(String endpoint, SnowbankException reason) {
+                threads.add(Thread.currentThread().getName());
+            }
+        });
+        try (SnowbankClient listened = new SnowbankClient(options)) {
+            listened.batch(1);
+            eventually("both events", () -> threads.size() == 2);
+            // Another thread has calls to hand on.
+            assertEquals(Set.of("snowbank-listener"), Set.copyOf(threads));
+        }
+    }
+
     private static long listeners() {
         return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().equals("snowbank-listener"))
             .count();
