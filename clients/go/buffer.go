@@ -201,24 +201,20 @@ func (b *buffer) startFetch() {
 	r := request{kind: kindNext, count: uint32(min(max(b.size, int(b.waiting.Load())), fetchMax)), isFetch: true,
 		text: b.core.options.Source}
 	go func() {
-		for isDone := false; !isDone; {
-			k, cancel := b.core.call(b.core.ctx, r)
-			got, err := b.core.do(k)
-			cancel()
-			isDone = b.finish(got, err)
-		}
+		k, cancel := b.core.call(b.core.ctx, r)
+		defer cancel()
+		b.finish(b.core.do(k))
 	}()
 }
 
-// finish takes the result of a fetch. It returns false if the fetch goes on, because it was late
-// and calls wait for it: it ends by no call's deadline for the others.
-func (b *buffer) finish(got *reply, err error) bool {
+// finish takes the result of a fetch.
+func (b *buffer) finish(got *reply, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, isLate := err.(*DeadlineError); isLate && b.waiting.Load() > 0 {
-		return false
+	// Its deadline is none of the calls that wait for it: they begin another one.
+	if _, isLate := err.(*DeadlineError); !isLate {
+		b.fetch.err = err
 	}
-	b.fetch.err = err
 	close(b.fetch.done)
 	b.fetch = nil
 	if err == nil {
@@ -229,7 +225,6 @@ func (b *buffer) finish(got *reply, err error) bool {
 	} else if got != nil {
 		b.next = &stock{ids: got.ids, low: int64(len(got.ids)-1) / 2, goodFor: got.goodFor, due: got.due}
 	}
-	return true
 }
 
 // expire drops a stock that is too old, when handed of its IDs were handed out.

@@ -104,8 +104,8 @@ func (c *core) try(k *call) (got *reply, wait time.Duration, err error) {
 	}
 	select {
 	case <-conn.greeted:
-		// An event may have closed the client.
-		if err = c.problem(); err != nil {
+		// An event may have closed the client, and the call be late.
+		if err = c.ended(k); err != nil {
 			return nil, 0, err
 		}
 	case <-conn.done:
@@ -148,7 +148,7 @@ func (c *core) obey(k *call, conn *connection, refused *RefusedError) (wait time
 	wait += time.Duration(random(int64(wait)))
 	c.mu.Lock()
 	conn.endpoint.note(refused)
-	if c.options.TakeTurns {
+	if c.options.TakeTurns && refused.Action == Stay {
 		// Others have their turn meanwhile.
 		conn.endpoint.restsUntil, wait = time.Now().Add(wait), 0
 	}

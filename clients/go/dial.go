@@ -53,7 +53,13 @@ func (c *connection) open(ctx context.Context) error {
 		if e.lastIP = ip; e.isName {
 			c.label = fmt.Sprintf("%s (%s)", e.text, ip)
 		}
-		if c.socket, err = core.openSocket(ctx, e, ip); err == nil {
+		network, where := "tcp", net.JoinHostPort(ip, e.port)
+		if e.path != "" {
+			network, where = "unix", e.path
+		}
+		// TCP_NODELAY is Go's default.
+		dialer := net.Dialer{Timeout: core.times.accept}
+		if c.socket, err = dialer.DialContext(ctx, network, where); err == nil {
 			break
 		}
 	}
@@ -97,15 +103,6 @@ func (c *core) resolve(ctx context.Context, e *endpoint) ([]string, error) {
 		from = sort.SearchStrings(ips, e.lastIP+"\x00") % len(ips)
 	}
 	return append(ips[from:len(ips):len(ips)], ips[:from]...), nil
-}
-
-// openSocket connects to an address. TCP_NODELAY is Go's default.
-func (c *core) openSocket(ctx context.Context, e *endpoint, ip string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: c.times.accept}
-	if e.path != "" {
-		return dialer.DialContext(ctx, "unix", e.path)
-	}
-	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, e.port))
 }
 
 // failure returns the error of an endpoint that failed for a reason of the network, of the

@@ -407,6 +407,23 @@ func TestADialWithoutTimeForHelloIsAFailure(t *testing.T) {
 	}
 }
 
+func TestACallThatIsLateOnceItIsConnectedDrawsNothing(t *testing.T) {
+	daemon := startFake(t)
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	must(t, client.Ping(background))
+	ctx, cancel := context.WithCancel(background)
+	k, end := client.core.call(ctx, request{kind: kindNext, count: 1_000})
+	defer end()
+	cancel()
+	for i := 0; i < 100; i++ {
+		client.core.try(k)
+	}
+	one(t, client)
+	if counts := daemon.nextCounts(); len(counts) != 1 {
+		t.Errorf("%d requests", len(counts))
+	}
+}
+
 func TestConnectedIsToldBeforeFailed(t *testing.T) {
 	daemon := startFake(t)
 	daemon.helloReply = func(tag uint16) []byte {
