@@ -63,8 +63,10 @@ impl Ended {
         if let Some(storage) = writers.storage.filter(|_| !sources.is_empty()) {
             let (restored, wall_minus_boot_us) =
                 (std::mem::take(&mut self.restored), self.wall_minus_boot_us);
-            let end = |reply| storage_thread::Job::End { sources, wall_minus_boot_us, restored, reply };
-            let ended = storage.ask(writers.disk_limit, end);
+            let ended = storage.question(writers.disk_limit, move |store| {
+                store.record_unknown(&restored);
+                store.end(&sources, wall_minus_boot_us)
+            });
             ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
         }
         // Another daemon that gets a worker ID must be able to lock it.

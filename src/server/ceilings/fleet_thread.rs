@@ -3,7 +3,6 @@
 //! passes no thread that may wait for a disk. Only the control thread waits for a job and, for a
 //! moment, a clean stop.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::job_thread::{Asks, JobThread, NoReply, Reply, Timer};
+use super::job_thread::{Asks, JobThread, NoReply, Question, Reply};
 use crate::config::SOURCES_MAX;
 use crate::os_clock;
 use crate::server::common::Common;
@@ -49,18 +48,8 @@ pub(crate) enum Job {
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Do what another thread asks, which waits for the answer.
-    Ask(Question),
-}
-
-/// What another thread asks of the fleet thread: one or a few messages to the coordinator, and
-/// nothing else that takes long, so that polls go on.
-pub(crate) struct Question(Box<dyn FnOnce(&mut Work) + Send>);
-
-impl fmt::Debug for Question {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a question")
-    }
+    /// One or a few messages to the coordinator, and nothing else that takes long, so that polls go on.
+    Ask(Question<Work>),
 }
 
 impl Asks<Job> {
@@ -100,41 +89,6 @@ pub(crate) struct InFleet {
     pub(crate) certificate_ends_unix_s: Arc<Mutex<Option<i64>>>,
 }
 
-/// The daemon around the fleet thread. No call waits for a disk.
-pub(crate) trait Host: Send {
-    /// Returns the clocks as the daemon believes them.
-    fn clocks(&self) -> Clocks;
-
-    /// Shows the result of a check to the operator.
-    fn checked(&self, seen: &FleetSeen);
-
-    /// Returns true once the daemon has lost a worker ID or its state, so that it ends.
-    fn is_lost(&self) -> bool;
-
-    /// Ends the daemon, and takes the grants of all its sources away.
-    fn lose(&self, reason: &str);
-}
-
-impl Host for Arc<Common> {
-    fn clocks(&self) -> Clocks {
-        let reading = os_clock::read();
-        Clocks::at(self.wall.believe(reading).wall, reading)
-    }
-
-    fn checked(&self, seen: &FleetSeen) {
-        self.metrics.fleet_answers.store(seen.silence.is_none(), Ordering::Relaxed);
-        self.metrics.fleet().clone_from(seen);
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lost.get().is_some()
-    }
-
-    fn lose(&self, reason: &str) {
-        Common::lose(self, reason);
-    }
-}
-
 /// A raise that has written its bounds, and pauses.
 struct Raising {
     writer: usize,
@@ -147,7 +101,9 @@ struct Raising {
 /// The state of the thread.
 pub(crate) struct Work {
     in_fleet: InFleet,
-    host: Box<dyn Host>,
+    common: Arc<Common>,
+    /// Reads the clocks as the daemon believes them.
+    read_clocks: Box<dyn Fn() -> Clocks + Send>,
     /// The keeper waits for the outcome of a raise before it asks for another.
     raising: Option<Raising>,
     /// When the last check began. `None`: none did since the last source started.
@@ -193,7 +149,7 @@ impl Work {
     /// the thread asks again after [`PERIOD`] at most.
     fn check_due_in(&mut self) -> Duration {
         let member = &self.in_fleet.member;
-        if self.host.is_lost() || !member.serves() {
+        if self.is_lost() || !member.serves() {
             return Duration::MAX;
         }
         let waited = self.checked_at.map_or(Duration::MAX, |at| os_clock::boot().since(at));
@@ -202,13 +158,13 @@ impl Work {
 
     /// Returns the time until the next step of a raise's pause, at most [`PERIOD`].
     fn step_due_in(&self) -> Duration {
-        let raising = self.raising.as_ref().filter(|_| !self.host.is_lost());
+        let raising = self.raising.as_ref().filter(|_| !self.is_lost());
         raising.map_or(Duration::MAX, |raising| raising.due.since(os_clock::boot()).min(PERIOD))
     }
 
     /// Takes the next step of a raise. Returns its outcome if its pause is over.
     fn step(&mut self, mut raising: Raising) -> Option<Done> {
-        let clocks = self.host.clocks();
+        let clocks = self.clocks();
         let settled = self.in_fleet.member.settle(&mut raising.pause, clocks);
         if let Ok(Some(due_in)) = settled {
             raising.due = os_clock::boot().after(due_in);
@@ -246,7 +202,7 @@ impl Work {
     /// Checks that the worker IDs still belong to this daemon.
     fn check(&mut self) -> Option<Done> {
         self.checked_at = Some(os_clock::boot());
-        let clocks = self.host.clocks();
+        let clocks = self.clocks();
         // A daemon that serves must soon notice a loss.
         self.in_fleet.member.hurry();
         self.seen.silence = match self.in_fleet.member.check(clocks) {
@@ -257,7 +213,9 @@ impl Work {
             Err(FleetError::NoAnswer(answer)) => Some(answer.reason),
             Err(loss) => return Some(self.lost(&loss)),
         };
-        self.host.checked(&self.seen);
+        let metrics = &self.common.metrics;
+        metrics.fleet_answers.store(self.seen.silence.is_none(), Ordering::Relaxed);
+        metrics.fleet().clone_from(&self.seen);
         self.found_loss()
     }
 
@@ -268,7 +226,7 @@ impl Work {
 
     fn lost(&self, loss: &FleetError) -> Done {
         let reason = format!("the fleet: {loss}");
-        self.host.lose(&reason);
+        self.common.lose(&reason);
         Done::Lost(TakenOver(reason))
     }
 
@@ -279,9 +237,14 @@ impl Work {
         self.seen.pools.retain(|pool| !sources.contains(&pool.source));
     }
 
+    /// Returns true once the daemon has lost a worker ID or its state, so that it ends.
+    fn is_lost(&self) -> bool {
+        self.common.lost.get().is_some()
+    }
+
     /// Returns the clocks as the daemon believes them now.
     pub(crate) fn clocks(&self) -> Clocks {
-        self.host.clocks()
+        (self.read_clocks)()
     }
 
     /// Returns the daemon's membership.
@@ -344,10 +307,15 @@ pub(crate) type Fleet = JobThread<Job, Done>;
 ///
 /// # Errors
 /// The system has no thread left.
-pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet> {
+pub(crate) fn start(
+    in_fleet: InFleet,
+    common: Arc<Common>,
+    read_clocks: Box<dyn Fn() -> Clocks + Send>,
+) -> io::Result<Fleet> {
     let work = Work {
         in_fleet,
-        host,
+        common,
+        read_clocks,
         raising: None,
         checked_at: None,
         seen: FleetSeen::default(),
@@ -355,8 +323,7 @@ pub(crate) fn start(in_fleet: InFleet, host: Box<dyn Host>) -> io::Result<Fleet>
         counting: None,
         restores: 0,
     };
-    let timer = Timer { due_in: Work::due_in, run: Work::run_due };
-    JobThread::start_timed("fleet", JOBS_MAX, work, run, timer)
+    JobThread::start("fleet", JOBS_MAX, work, run, Work::due_in, Work::run_due)
 }
 
 /// Does a job. A loss that the job has found goes to the keeper, whoever waits for the job.
@@ -393,10 +360,13 @@ pub(crate) mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
+    use crate::server::common::tests::common_of;
     use snowbank_core::clock::Reading;
+    use snowbank_core::source::Rules;
     use snowbank_fleet::rules::Proof;
     use snowbank_fleet::{Cluster, FleetLimits, Marker, Names, Notes, Paths, Swap, Swapped, Want};
     use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+    use snowbank_id::numbering::TicketCounter;
     use snowbank_state::new_identity;
 
     const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
@@ -461,23 +431,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// A daemon whose clocks stand still.
-    struct NoHost(Clocks);
-
-    impl Host for NoHost {
-        fn clocks(&self) -> Clocks {
-            self.0
-        }
-
-        fn checked(&self, _: &FleetSeen) {}
-
-        fn is_lost(&self) -> bool {
-            false
-        }
-
-        fn lose(&self, _: &str) {}
-    }
-
     /// Returns the keys of a prepared fleet.
     fn prepared(layout: &Layout, limits: FleetLimits) -> Keys {
         let marker = Marker::new("1f", vec![layout.space().to_string()], limits);
@@ -511,7 +464,9 @@ pub(crate) mod tests {
     /// Starts a fleet thread whose clocks stand still.
     pub(crate) fn started(member: FleetMember, clocks: Clocks) -> Fleet {
         let in_fleet = InFleet { member, pools: Vec::new(), certificate_ends_unix_s: Arc::default() };
-        start(in_fleet, Box::new(NoHost(clocks))).unwrap()
+        let counter = TicketCounter::new("orders", 1, 1).unwrap();
+        let (common, _) = common_of(counter.into(), Rules::TICKETS);
+        start(in_fleet, common, Box::new(move || clocks)).unwrap()
     }
 
     /// Starts a fleet thread in a prepared fleet.

@@ -1,6 +1,7 @@
 //! A thread that does one job after another for the keeper thread, which must not wait for
 //! storage or a coordinator.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
@@ -8,11 +9,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What a thread does by itself, between two jobs.
-pub(crate) struct Timer<S, D> {
-    /// Returns the time after which it is due.
-    pub(crate) due_in: fn(&mut S) -> Duration,
-    pub(crate) run: fn(&mut S) -> Option<D>,
+/// A job that another thread asks for, which sends the answer itself.
+pub(crate) struct Question<S>(pub(crate) Box<dyn FnOnce(&mut S) + Send>);
+
+impl<S> fmt::Debug for Question<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a question")
+    }
 }
 
 /// The handle of a thread that does jobs. The thread ends once the handle and all
@@ -93,31 +96,19 @@ impl<J> Asks<J> {
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     /// Starts the thread, which calls `run` with `subject` and each job. At most `jobs_max` jobs
-    /// may be in flight. `run` returns `None` for a job whose result went to another thread.
+    /// may be in flight. `run` returns `None` for a job whose result went to another thread. Between two
+    /// jobs, the thread calls `run_due` once the time `due_in` has passed. What is due comes before the
+    /// next job, but not twice in a row.
     ///
     /// # Errors
     /// The system has no thread left.
     pub(crate) fn start<S: Send + 'static>(
         name: &str,
         jobs_max: usize,
-        subject: S,
-        run: fn(&mut S, J) -> Option<D>,
-    ) -> io::Result<Self> {
-        let never = Timer { due_in: |_: &mut S| Duration::MAX, run: |_: &mut S| None };
-        JobThread::start_timed(name, jobs_max, subject, run, never)
-    }
-
-    /// Starts the thread, as [`start`](JobThread::start) does. What is due comes before the next job,
-    /// but not twice in a row.
-    ///
-    /// # Errors
-    /// The system has no thread left.
-    pub(crate) fn start_timed<S: Send + 'static>(
-        name: &str,
-        jobs_max: usize,
         mut subject: S,
         run: fn(&mut S, J) -> Option<D>,
-        timer: Timer<S, D>,
+        due_in: fn(&mut S) -> Duration,
+        run_due: fn(&mut S) -> Option<D>,
     ) -> io::Result<Self> {
         let (jobs, receive_jobs) = mpsc::sync_channel(jobs_max);
         let (send_done, done) = mpsc::sync_channel(jobs_max);
@@ -126,10 +117,10 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut has_run = false;
             loop {
-                let due_in = (timer.due_in)(&mut subject);
+                let due_in = due_in(&mut subject);
                 let done = if due_in.is_zero() && !has_run {
                     has_run = true;
-                    (timer.run)(&mut subject)
+                    run_due(&mut subject)
                 } else {
                     // Even if the timer is due again, a job that waits comes first.
                     has_run = false;
@@ -205,11 +196,12 @@ mod tests {
     #[test]
     fn a_job_that_hangs_keeps_nobody_waiting() {
         type Job = (Receiver<()>, Reply<u32>);
-        let thread = JobThread::<Job, ()>::start("jobs", 2, (), |(), (until, reply)| {
+        let run = |(): &mut (), (until, reply): Job| {
             let _ = until.recv();
             reply.send(7);
             None
-        });
+        };
+        let thread = JobThread::<Job, ()>::start("jobs", 2, (), run, |()| Duration::MAX, |()| None);
         let asks = thread.unwrap().asks();
         let ask = |limit, until| asks.ask(limit, |reply| (until, reply));
         let (end, until) = mpsc::channel();
@@ -225,14 +217,12 @@ mod tests {
     /// A check at a coordinator that does not answer may take longer than the time between two.
     #[test]
     fn a_timer_that_is_always_due_leaves_each_job_its_turn() {
-        let timer = Timer {
-            due_in: |_: &mut u32| Duration::ZERO,
-            run: |runs| -> Option<u32> {
-                *runs += 1;
-                None
-            },
+        let run_due = |runs: &mut u32| -> Option<u32> {
+            *runs += 1;
+            None
         };
-        let thread = JobThread::start_timed("timed", 2, 0, |runs: &mut u32, ()| Some(*runs), timer);
+        let run = |runs: &mut u32, ()| Some(*runs);
+        let thread = JobThread::start("timed", 2, 0, run, |_| Duration::ZERO, run_due);
         let mut thread = thread.unwrap();
         for _ in 0..2 {
             thread.send(());

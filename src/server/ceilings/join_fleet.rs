@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::ending::words;
 use super::fleet_thread::{FleetMember, InFleet, Job, Work, watch_certificate};
 use super::job_thread::{Asks, NoReply};
-use super::start_sources::{Found, FromFleet, check_end, rule_of};
+use super::start_sources::{Found, Joined, check_end, rule_of};
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::server::restored::{KernelLog, Life};
 use crate::server::shared::note::Note;
@@ -68,8 +68,6 @@ pub(crate) struct Joining<'a> {
     pub(crate) lock: &'a dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
     /// The sources by index: those with a layout, and shared counters.
     pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
-    /// How many indices the daemon's sources have had.
-    pub(crate) indices: usize,
     /// The worker IDs of the sources that run.
     pub(crate) in_use: Vec<WorkerSet>,
     pub(crate) found: Arc<Found>,
@@ -79,27 +77,6 @@ pub(crate) struct Joining<'a> {
     pub(crate) is_stopping: &'a AtomicBool,
     /// The later of the believed and the read wall clock at the beginning of the start.
     pub(crate) latest_wall: UnixMicros,
-}
-
-/// The coordinator's answers to sources that start.
-#[derive(Debug, Default)]
-pub(crate) struct Joined {
-    pub(crate) answers: FromFleet,
-    /// The locks of the worker IDs that were taken, with the index of their source.
-    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
-    /// The sources that may not start yet, each with the reason.
-    pub(crate) refused: Vec<(usize, StartError)>,
-    /// The reason why the coordinator did not answer. Then a source goes on only without asking.
-    silence: Option<String>,
-    /// Lines for the operator, which are logged once the sources have started.
-    pub(crate) notes: Vec<Note>,
-}
-
-impl Joined {
-    /// Takes the locks of these sources out.
-    pub(crate) fn locks_of(&mut self, sources: &[usize]) -> BTreeMap<usize, WorkerLocks> {
-        sources.iter().filter_map(|index| self.locks.remove_entry(index)).collect()
-    }
 }
 
 /// Logs that a source pauses, and for how long at least.
@@ -125,7 +102,6 @@ impl Joining<'_> {
         let restores = self.life.restores;
         self.ask(move |work| work.begin_start(sources, restores))?;
         let mut joined = Joined::default();
-        joined.answers.taken = vec![None; self.indices];
         // Sources with configured worker IDs come first, so that no configured worker ID is picked
         // for another source.
         let with_layout = self.sources.iter().filter(|(_, source)| !source.kind.takes_ranges());
@@ -134,7 +110,7 @@ impl Joining<'_> {
             match self.take(index, &mut joined) {
                 Ok((taken, mut locks)) => {
                     locks.mark_for(self.found.owner());
-                    joined.answers.taken[index] = Some(taken);
+                    joined.taken.insert(index, taken);
                     joined.locks.insert(index, locks);
                 }
                 Err(error) => joined.refused.push((index, error)),
@@ -145,18 +121,18 @@ impl Joining<'_> {
             return Ok(joined);
         }
         for (&index, source) in &self.sources {
-            if let Some(taken) = joined.answers.taken(index).filter(|_| source.is_assigned()) {
+            if let Some(taken) = joined.taken.get(&index).filter(|_| source.is_assigned()) {
                 let name = &source.name;
                 let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
         }
         self.take_ranges(&mut joined);
-        joined.answers.held = self.held_records(&joined)?;
+        joined.held = self.held_records(&joined)?;
         let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
         if !refused.is_empty() {
             // A range was taken before its source was refused.
-            let rests = joined.answers.unused_ranges(&refused);
+            let rests = joined.unused_ranges(&refused);
             let life = self.life.clone();
             self.ask(move |work| {
                 let clocks = work.clocks();
@@ -176,7 +152,7 @@ impl Joining<'_> {
             if !source.kind.takes_ranges() {
                 continue;
             }
-            match self.take_range(index, source, &mut joined.answers) {
+            match self.take_range(index, source, joined) {
                 Ok(()) => {}
                 Err(StartError::CoordinatorSilent(answer)) => joined.notes.push(Note::Warning(format!(
                     "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
@@ -191,7 +167,7 @@ impl Joining<'_> {
         &self,
         index: usize,
         source: &Arc<SourceSettings>,
-        answers: &mut FromFleet,
+        joined: &mut Joined,
     ) -> Result<(), StartError> {
         let numbering = source.numbering()?;
         let floor = above_records(&self.found.records, &numbering);
@@ -204,7 +180,7 @@ impl Joining<'_> {
             Ok(range) => {
                 // An empty range would say that the counter has ended.
                 if reserved_at_start(source.reserve) > 0 {
-                    answers.ranges.push((index, range));
+                    joined.ranges.insert(index, range);
                 }
                 // A counter that has reached its maximum does not prevent the start, because the
                 // daemon can serve its other sources.
@@ -228,7 +204,7 @@ impl Joining<'_> {
         }
         let mut held = Vec::new();
         for (&index, source) in self.sources.iter().filter(|(_, source)| source.is_assigned()) {
-            let Some(taken) = joined.answers.taken(index) else { continue };
+            let Some(taken) = joined.taken.get(&index) else { continue };
             let Ok(numbering) = source.numbering_with(&taken.worker_ids) else { continue };
             for record in self.found.assigned_before(&source.name, &numbering) {
                 let numbers = record.numbering.numbers_in_space();
@@ -246,7 +222,7 @@ impl Joining<'_> {
     fn take(&self, index: usize, joined: &mut Joined) -> Result<(Taken, WorkerLocks), StartError> {
         let found = &*self.found;
         let source = &*self.sources[&index];
-        let allowed = self.allowed(index, &joined.answers.taken);
+        let allowed = self.allowed(index, &joined.taken);
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
         let mut own = match source.own_workers() {
@@ -342,11 +318,11 @@ impl Joining<'_> {
     fn allowed(
         &self,
         index: usize,
-        taken: &[Option<Taken>],
+        taken: &BTreeMap<usize, Taken>,
     ) -> impl Fn(u64) -> bool + Clone + Send + use<> + 'static {
         // A worker ID that another source has, or is configured to have, is in use, even if the two
         // sources have different layouts.
-        let mut used: Vec<WorkerSet> = taken.iter().flatten().map(|other| other.worker_ids.clone()).collect();
+        let mut used: Vec<WorkerSet> = taken.values().map(|other| other.worker_ids.clone()).collect();
         used.extend(self.in_use.iter().cloned());
         let with_layout = self.sources.values().filter(|other| !other.kind.takes_ranges());
         used.extend(with_layout.filter_map(|other| other.own_workers().cloned()));
@@ -520,7 +496,6 @@ mod tests {
             fleet,
             lock,
             sources: BTreeMap::from([(0, Arc::clone(source))]),
-            indices: 1,
             in_use: Vec::new(),
             found: Arc::new(found),
             life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
@@ -581,7 +556,7 @@ mod tests {
         };
         let joined = join(&source, found, &asks, &lock);
         assert!(joined.refused.is_empty(), "{:?}", joined.refused);
-        let taken = joined.answers.taken(0).unwrap();
+        let taken = &joined.taken[&0];
         assert_eq!(taken.worker_ids, WorkerSet::single(0));
         assert!(joined.locks[&0].are_of(&numbering(0)));
     }

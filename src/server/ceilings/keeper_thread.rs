@@ -413,7 +413,6 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, mpsc};
 
-    use super::super::fleet_thread::Host;
     use super::super::start_sources::awaiting;
     use super::*;
     use crate::config::{self, Overrides};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::start_sources::{Begun, Found, FromFleet, Locked, Starting};
+use super::start_sources::{Begun, Found, Joined, Locked, Starting};
 use super::storage_thread::write_ceilings;
 use crate::config::SourceSettings;
 use crate::server::shared::start_error::StartError;
@@ -65,7 +65,7 @@ impl Ceilings {
         }
         let numberings = configured.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        let no_fleet = FromFleet::default();
+        let no_fleet = Joined::default();
         let begun = found.begin(configured, &[], &no_fleet, Duration::ZERO, &wall, reading)?;
         let Begun { sources: starting, beginning, notes: _ } = begun;
         if let Some(store) = &mut store {

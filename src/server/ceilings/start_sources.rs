@@ -5,11 +5,12 @@ mod first_position;
 mod marks;
 pub(crate) mod unlocked;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::first_position::{FirstPosition, guard, may_start_in_step};
+use self::first_position::{guard, max_ahead, may_start_in_step, start_at};
 use crate::config::{SourceSettings, directory_options};
 use crate::server::ceilings::start_notes::{first_time, left_fleet, made_before, not_reached, sorts_below};
 use crate::server::restored::KernelLog;
@@ -159,34 +160,43 @@ pub(crate) struct Begun {
     pub(crate) notes: Vec<Note>,
 }
 
-/// The coordinator's answers to a start.
+/// What sources that start have got from the coordinator and this machine. Without a fleet, all is empty.
 #[derive(Debug, Default)]
-pub(crate) struct FromFleet {
-    /// The worker IDs that each source has in the fleet, by index. Empty without a fleet.
-    pub(crate) taken: Vec<Option<Taken>>,
+pub(crate) struct Joined {
+    /// The worker IDs that each source has in the fleet.
+    pub(crate) taken: BTreeMap<usize, Taken>,
     /// The keys of the records whose bounds the coordinator has, each with the index of the source
     /// that had it.
     pub(super) held: Vec<(usize, String)>,
-    /// The first range of each shared counter, with the index of its source.
-    pub(super) ranges: Vec<(usize, NumberRange)>,
+    /// The first range of each shared counter.
+    pub(super) ranges: BTreeMap<usize, NumberRange>,
     /// The names of the sources that do not start with these, and have no grant yet.
     pub(crate) awaited: Vec<String>,
+    /// The locks of the worker IDs that were taken.
+    pub(crate) locks: BTreeMap<usize, WorkerLocks>,
+    /// The sources that may not start yet, each with the reason.
+    pub(crate) refused: Vec<(usize, StartError)>,
+    /// The reason why the coordinator did not answer. Then a source goes on only without asking.
+    pub(super) silence: Option<String>,
+    /// Lines for the operator, which are logged once the sources have started.
+    pub(crate) notes: Vec<Note>,
 }
 
-impl FromFleet {
-    pub(crate) fn taken(&self, index: usize) -> Option<&Taken> {
-        self.taken.get(index).and_then(Option::as_ref)
-    }
-
+impl Joined {
     /// Returns the worker IDs that these sources give back if they do not start.
     pub(crate) fn unused(&self, sources: &[usize]) -> Vec<Bound> {
-        sources.iter().filter_map(|&index| self.taken(index)?.unused(index)).collect()
+        sources.iter().filter_map(|index| self.taken.get(index)?.unused(*index)).collect()
     }
 
     /// Returns the ranges that these sources give back if they do not start, all of their numbers.
     pub(crate) fn unused_ranges(&self, sources: &[usize]) -> Vec<Rest> {
-        let of = self.ranges.iter().map(|(of, _)| *of).filter(|of| sources.contains(of));
-        of.map(|source| Rest { source, next: 0, generation: 0 }).collect()
+        let of = self.ranges.keys().filter(|of| sources.contains(of));
+        of.map(|&source| Rest { source, next: 0, generation: 0 }).collect()
+    }
+
+    /// Takes the locks of these sources out.
+    pub(crate) fn locks_of(&mut self, sources: &[usize]) -> BTreeMap<usize, WorkerLocks> {
+        sources.iter().filter_map(|index| self.locks.remove_entry(index)).collect()
     }
 }
 
@@ -347,26 +357,27 @@ impl Found {
         &self,
         sources: Vec<Locked<'_>>,
         running: &[Claimant<'_>],
-        fleet: &FromFleet,
+        joined: &Joined,
         horizon: Duration,
         wall: &Wall,
         reading: Reading,
     ) -> Result<Begun, StartError> {
         let now = wall.believe(reading);
         let mut begun = Begun::default();
-        let positions = self.plan(&sources, running, fleet, now, reading.wall, &mut begun)?;
+        let starts = self.plan(&sources, running, joined, now, reading.wall, &mut begun)?;
         let Begun { sources: starting, beginning, notes } = &mut begun;
-        for (source, first) in sources.into_iter().zip(positions) {
+        for (source, start) in sources.into_iter().zip(starts) {
             let index = source.index;
-            let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
-            let is_above_floor = first.position <= source.numbering.position_from(floor);
-            let managed = self.managed(&source, first, fleet, horizon, now);
+            let floor = joined.taken.get(&index).map_or(0, |taken| taken.floor);
+            let first = source.numbering.position_from(start.id_bound);
+            let is_above_floor = first <= source.numbering.position_from(floor);
+            let managed = self.managed(&source, start, joined, horizon, now);
             notes.extend(not_reached(&managed, now, is_above_floor, &self.options));
             let first_ceiling = managed.first_ceiling(now);
-            beginning.sources.push((index, self.first_record(&source, first.position)));
+            beginning.sources.push((index, self.first_record(&source, first)));
             beginning.ceilings.push((index, first_ceiling));
             beginning.unknown.extend(Some(index).filter(|_| source.settings.kind.takes_ranges()));
-            let range = fleet.ranges.iter().find(|(of, _)| *of == index).map(|(_, range)| *range);
+            let range = joined.ranges.get(&index).copied();
             starting.push(Starting { index, managed, first_ceiling, range });
         }
         let managed = starting.iter().map(|source| &source.managed);
@@ -391,8 +402,8 @@ impl Found {
     fn managed(
         &self,
         source: &Locked<'_>,
-        start: FirstPosition,
-        fleet: &FromFleet,
+        start: Start,
+        joined: &Joined,
         horizon: Duration,
         now: Now,
     ) -> ManagedSource {
@@ -401,15 +412,16 @@ impl Found {
         if settings.kind.takes_ranges() {
             rule.horizon = horizon;
         }
-        let taken = fleet.taken(source.index);
+        let taken = joined.taken.get(&source.index);
         let covered = taken.map(|taken| numbering.position_from(taken.covered));
         let mut source = new_source(settings, numbering.clone(), start, now);
         if self.path.is_none() && covered.is_none() {
             // Without this, a second start in the same tick would begin at the same position.
             source = source.begins_with_the_clock();
         }
-        let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
-        let managed = managed.following(start.start.id_bound, start.start.is_clean).under_fleet(covered);
+        let first = numbering.position_from(start.id_bound);
+        let managed = ManagedSource::new(Arc::new(source), rule, first, now);
+        let managed = managed.following(start.id_bound, start.is_clean).under_fleet(covered);
         managed.reserving(settings.reserve)
     }
 
@@ -417,26 +429,26 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Decides where these sources start, and returns their first positions. Puts into `begun` what the
+    /// Decides where these sources start. Puts into `begun` what the
     /// state keeps of other records, and lines for the operator. `read` is the wall clock as it was read,
     /// which may be ahead of the believed one.
     fn plan(
         &self,
         sources: &[Locked<'_>],
         running: &[Claimant<'_>],
-        fleet: &FromFleet,
+        joined: &Joined,
         now: Now,
         read: UnixMicros,
         begun: &mut Begun,
-    ) -> Result<Vec<FirstPosition>, StartError> {
+    ) -> Result<Vec<Start>, StartError> {
         let mut claimants = Vec::with_capacity(sources.len() + running.len());
         for Locked { index, settings, numbering, .. } in sources {
-            let in_fleet = fleet.taken(*index).is_some() || settings.kind.takes_ranges();
+            let in_fleet = joined.taken.contains_key(index) || settings.kind.takes_ranges();
             claimants.push(Claimant { in_fleet, options: &self.options, ..claimant(settings, numbering) });
         }
         claimants.extend(running);
         let Plan { starts, passed_over, mut retired } =
-            store::plan_beside(&self.records, &claimants, &fleet.awaited, self.moment(now))?;
+            store::plan_beside(&self.records, &claimants, &joined.awaited, self.moment(now))?;
         let notes = &mut begun.notes;
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
@@ -447,10 +459,10 @@ impl Found {
         }
         let outside = claimants[..sources.len()].iter().filter(|claimant| !claimant.in_fleet);
         notes.extend(outside.filter_map(|claimant| left_fleet(claimant, &self.records)));
-        let mut positions = Vec::with_capacity(sources.len());
+        let mut placed = Vec::with_capacity(sources.len());
         for ((source, claimant), start) in sources.iter().zip(&claimants).zip(starts) {
             let numbering = &source.numbering;
-            let floor = fleet.taken(source.index).map_or(0, |taken| taken.floor);
+            let floor = joined.taken.get(&source.index).map_or(0, |taken| taken.floor);
             let is_first = start.is_none();
             let stored = start.unwrap_or_default();
             // A worker ID of a fleet starts above its key's bound.
@@ -467,24 +479,25 @@ impl Found {
             let by_clock = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
             let repeated = source.locks.made_before(numbering, bound.max(by_clock)).filter(|_| is_first);
             notes.extend(repeated.map(|space| made_before(&source.settings.name, &space)));
-            positions.push(FirstPosition::at(bound, stored, numbering));
+            placed.push(start_at(bound, stored, numbering));
         }
         for record in &mut retired {
             record.owner.state.clone_from(&self.owner.state);
             // A source that waits for its worker ID has its record.
-            record.retired |= !fleet.awaited.contains(&record.name);
+            record.retired |= !joined.awaited.contains(&record.name);
         }
         // The record that a source writes now stands for those of its earlier worker IDs.
         let starts = |index: &usize| sources.iter().any(|source| source.index == *index);
-        let held =
-            |record: &mut Record| fleet.held.iter().any(|(index, key)| starts(index) && *key == record.key());
+        let held = |record: &mut Record| {
+            joined.held.iter().any(|(index, key)| starts(index) && *key == record.key())
+        };
         // The coordinator has the bounds of these records, so no ID can repeat without them. The
         // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
         let let_go = retired.extract_if(.., held);
         let at = self.moment(now);
         begun.beginning.let_go = let_go.map(|record| record.at(record.order_ceiling(at))).collect();
         begun.beginning.retired = retired;
-        Ok(positions)
+        Ok(placed)
     }
 }
 
@@ -504,11 +517,11 @@ pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> Ceili
 }
 
 /// Creates a source without a grant.
-fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosition, now: Now) -> Source {
+fn new_source(settings: &SourceSettings, numbering: Numbering, start: Start, now: Now) -> Source {
     let rules = if settings.kind.follows_the_clock() {
         Rules {
             burst_window: settings.burst_window,
-            max_ahead: start.max_ahead(settings.on_step_back, &rule_of(settings, &numbering)),
+            max_ahead: max_ahead(start, settings.on_step_back, &rule_of(settings, &numbering)),
             on_step_back: settings.on_step_back,
             sequence_start: settings.sequence_start,
         }
@@ -516,8 +529,9 @@ fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosit
         Rules::TICKETS
     };
     let grant = Grant::new(Position(0));
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, start.position, now);
-    let source = if start.start.is_clean { source.starts_at_a_claim() } else { source };
+    let first = numbering.position_from(start.id_bound);
+    let source = Source::new(settings.name.clone(), numbering, rules, grant, first, now);
+    let source = if start.is_clean { source.starts_at_a_claim() } else { source };
     if settings.kind.takes_ranges() { source.with_shared_counter() } else { source }
 }
 
@@ -529,12 +543,12 @@ pub(crate) fn awaiting(
     now: Now,
 ) -> Result<ManagedSource, StartError> {
     let numbering = settings.numbering()?;
-    let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(now.wall)));
-    let first = FirstPosition::at(bound, Start::default(), &numbering);
+    let first = numbering.first_of(numbering.tick_at(now.wall));
+    let start = Start { id_bound: numbering.id_bound(first), is_clean: false };
     let rule = CeilingRule { horizon, ..rule_of(settings, &numbering) };
-    let source = new_source(settings, numbering, first, now);
+    let source = new_source(settings, numbering, start, now);
     source.seal();
-    Ok(ManagedSource::new(Arc::new(source), rule, first.position, now))
+    Ok(ManagedSource::new(Arc::new(source), rule, first, now))
 }
 
 #[cfg(test)]

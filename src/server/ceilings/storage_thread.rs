@@ -9,12 +9,13 @@
 //! above it. So no ID that this daemon grants is repeated.
 
 use std::io;
+use std::time::Duration;
 
-use super::job_thread::{JobThread, Reply};
-use snowbank_core::grant::{Left, TakenOver};
+use super::job_thread::{Asks, JobThread, NoReply, Question, Reply};
+use snowbank_core::grant::TakenOver;
 use snowbank_core::keeper::{Outcome, Write};
 use snowbank_state::StateError;
-use snowbank_state::store::{Beginning, DiskStore, Record};
+use snowbank_state::store::DiskStore;
 
 /// The most jobs in flight: a write, a check, one of a stop, and one of the control thread.
 const JOBS_MAX: usize = 4;
@@ -24,24 +25,28 @@ const JOBS_MAX: usize = 4;
 pub(crate) enum Job {
     /// Make ceilings durable.
     Write(Write),
-    /// Read the records that bind the next source that begins beside these, which run.
-    Records(Vec<usize>, Reply<Vec<Record>>),
-    /// Make the first ceilings of sources durable. The number is the wall clock minus the boot
-    /// clock, as the daemon believes them.
-    Begin(Box<Beginning>, i64, Reply<Result<(), StateError>>),
-    /// End sources, and lower their ceilings to these bounds.
-    End {
-        sources: Vec<Left>,
-        /// The believed wall clock minus the boot clock.
-        wall_minus_boot_us: i64,
-        /// The indices of the sources whose numbers another copy of the machine may hand out too.
-        restored: Vec<usize>,
-        reply: Reply<Result<(), StateError>>,
-    },
-    /// From the next write on, call these sources by these names.
-    Rename(Vec<(usize, String)>, Reply<()>),
+    Ask(Question<DiskStore>),
     /// Check that the state still belongs to this process.
     Check,
+}
+
+impl Asks<Job> {
+    /// Asks the storage thread to do something with the state, and waits for the answer. There is none if
+    /// the state is lost by then.
+    pub(crate) fn question<R: Send + 'static>(
+        &self,
+        limit: Duration,
+        question: impl FnOnce(&mut DiskStore) -> R + Send + 'static,
+    ) -> Result<R, NoReply> {
+        self.ask(limit, |reply: Reply<R>| {
+            Job::Ask(Question(Box::new(move |store: &mut DiskStore| {
+                let answer = question(store);
+                if store.still_ours().is_ok() {
+                    reply.send(answer);
+                }
+            })))
+        })
+    }
 }
 
 /// The result of a job.
@@ -62,7 +67,7 @@ pub(crate) type Storage = JobThread<Job, Done>;
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn start(store: DiskStore) -> io::Result<Storage> {
-    JobThread::start("storage", JOBS_MAX, store, run)
+    JobThread::start("storage", JOBS_MAX, store, run, |_| Duration::MAX, |_| None)
 }
 
 fn run(store: &mut DiskStore, job: Job) -> Option<Done> {
@@ -77,27 +82,9 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
     }
     match job {
         Job::Check => Some(Done::Ours),
-        Job::Records(running, reply) => {
-            reply.send(store.records(&running));
-            None
-        }
-        Job::Begin(beginning, wall_minus_boot_us, reply) => {
-            let begun = store.begin(*beginning, wall_minus_boot_us);
-            if let Err(taken_over) = store.still_ours() {
-                return Some(Done::Lost(taken_over));
-            }
-            reply.send(begun);
-            None
-        }
-        Job::End { sources, wall_minus_boot_us, restored, reply } => {
-            store.record_unknown(&restored);
-            reply.send(store.end(&sources, wall_minus_boot_us));
-            None
-        }
-        Job::Rename(names, reply) => {
-            store.rename(names);
-            reply.send(());
-            None
+        Job::Ask(Question(question)) => {
+            question(store);
+            store.still_ours().err().map(Done::Lost)
         }
         Job::Write(write) => {
             let writer = write.writer;
@@ -124,15 +111,14 @@ pub(crate) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(),
 mod tests {
     use std::fs;
     use std::path::Path;
-    use std::time::Duration;
 
     use tempfile::TempDir;
 
-    use super::super::job_thread::NoReply;
     use super::*;
+    use snowbank_core::grant::Left;
     use snowbank_id::layout::{Layout, Position, WorkerSet};
     use snowbank_id::numbering::Numbering;
-    use snowbank_state::store::StateDir;
+    use snowbank_state::store::{Beginning, Record, StateDir};
     use snowbank_state::{HostIdentity, Owner};
 
     fn store() -> (TempDir, DiskStore) {
@@ -176,8 +162,7 @@ mod tests {
         assert!(matches!(run(&mut store, job(11)), Some(Done::Lost(_))));
         let sources = vec![Left { source: 0, id_bound: 6, is_untouched: false }];
         let storage = start(store).unwrap();
-        let end = |reply| Job::End { sources, wall_minus_boot_us: 0, restored: Vec::new(), reply };
-        let ended = storage.asks().ask(Duration::MAX, end);
+        let ended = storage.asks().question(Duration::MAX, move |store| store.end(&sources, 0));
         assert!(matches!(ended, Err(NoReply::Ended)), "nothing is trimmed after the loss");
         assert_eq!(bytes(), before, "nothing was written after the loss");
     }

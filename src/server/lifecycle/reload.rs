@@ -19,7 +19,6 @@ use crate::config::{
 use crate::os_clock;
 use crate::server::ceilings::keeper_thread::Change;
 use crate::server::ceilings::start_sources::awaiting;
-use crate::server::ceilings::storage_thread;
 use crate::server::health::figures::Figure::MinuteSourceRequests;
 use crate::server::health::metrics::LastReload;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply, order_of};
@@ -257,8 +256,7 @@ impl Control {
         }
         // If a disk that hangs is late, the state keeps the old names, which bind only the order of IDs.
         if let Some(storage) = self.storage() {
-            let rename = |reply| storage_thread::Job::Rename(renamed, reply);
-            let _ = storage.ask(self.disk_limit(), rename);
+            let _ = storage.question(self.disk_limit(), |store| store.rename(renamed));
         }
     }
 

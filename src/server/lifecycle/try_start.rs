@@ -1,7 +1,6 @@
 //! A try to start sources: takes what they need for their grants, and gives it back if the try ends
 //! without a grant. The steps are those at the top of [`control`](super::control).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,16 +13,16 @@ use crate::os_clock;
 use crate::server::ceilings::ending::Ended;
 use crate::server::ceilings::fleet_thread::{self, Fleet, Work};
 use crate::server::ceilings::job_thread::{Asks, NoReply};
-use crate::server::ceilings::join_fleet::{self, Joined, Joining, no_fleet, say_pause};
+use crate::server::ceilings::join_fleet::{self, Joining, no_fleet, say_pause};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
-use crate::server::ceilings::start_sources::{Begun, Found, FromFleet, Locked, Starting, claimant};
+use crate::server::ceilings::start_sources::{Begun, Found, Joined, Locked, Starting, claimant};
 use crate::server::ceilings::storage_thread::{self, Storage};
 use crate::server::restored::{self, KernelLog, Life};
 use crate::server::shared::live_config::{Supply, order_of};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_core::clock::Reading;
-use snowbank_fleet::{Bound, Pause};
+use snowbank_fleet::{Bound, Clocks, Pause};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
@@ -73,7 +72,7 @@ impl Control {
             self.end_try(&starting, &mut joined, Vec::new(), &life);
             return Err(lasting);
         }
-        let is_new = |index: &usize| joined.answers.taken(*index).is_some_and(|taken| taken.is_new);
+        let is_new = |index: &usize| joined.taken.get(index).is_some_and(|taken| taken.is_new);
         let (mut pausing, ready): (Vec<usize>, Vec<usize>) = starting.into_iter().partition(is_new);
         let mut started = self.start_taken(&ready, &mut joined, &life);
         let mut is_over = true;
@@ -106,9 +105,9 @@ impl Control {
         requests: &Requests,
     ) -> Result<bool, StartError> {
         for &index in pausing {
-            say_pause(self.supplies[index].name(), joined.answers.taken(index));
+            say_pause(self.supplies[index].name(), joined.taken.get(&index));
         }
-        let mut pause = Pause::of_start(&joined.answers.taken);
+        let mut pause = Pause::of(pausing.to_vec());
         let settled = loop {
             let (next, step) = self.ask_fleet(move |work| {
                 let clocks = work.clocks();
@@ -126,12 +125,12 @@ impl Control {
             }
         };
         for Bound { source, id_bound } in pause.floors {
-            joined.answers.taken[source].iter_mut().for_each(|taken| taken.floor = id_bound);
+            joined.taken.entry(source).and_modify(|taken| taken.floor = id_bound);
         }
         let Err(error) = settled else { return Ok(true) };
         joined.locks_of(pausing);
         for &index in pausing {
-            joined.answers.taken[index] = None;
+            joined.taken.remove(&index);
             joined.refused.push((index, StartError::from(error.clone())));
         }
         let pausing = pausing.to_vec();
@@ -228,8 +227,8 @@ impl Control {
         if let Some(opened) = &mut self.opened {
             if let Some(storage) = &opened.storage {
                 let limit = if self.has_served { DISK_TIMEOUT } else { Duration::MAX };
-                let records = |reply| storage_thread::Job::Records(running, reply);
-                let records = storage.ask(limit, records).map_err(no_storage)?;
+                let records = storage.question(limit, move |store| store.records(&running));
+                let records = records.map_err(no_storage)?;
                 let mut counters: Vec<&str> = Vec::new();
                 let starting = group.iter().map(|&index| &self.supplies[index]);
                 let counting = starting.filter(|supply| supply.settings.kind.counts_by_itself());
@@ -250,9 +249,15 @@ impl Control {
         let found = Arc::new(found);
         let in_fleet =
             access.map(|access| join_fleet::open(&self.settings, access, &found, &kernel_log)).transpose()?;
-        let host = || Box::new(Arc::clone(&self.common));
-        let fleet = in_fleet.map(|in_fleet| fleet_thread::start(in_fleet, host())).transpose();
-        let fleet: Option<Fleet> = fleet.map_err(|error| StartError::no_thread(&error))?;
+        let fleet = in_fleet.map(|in_fleet| {
+            let wall = Arc::clone(&self.common.wall);
+            let read_clocks = move || {
+                let reading = os_clock::read();
+                Clocks::at(wall.believe(reading).wall, reading)
+            };
+            fleet_thread::start(in_fleet, Arc::clone(&self.common), Box::new(read_clocks))
+        });
+        let fleet: Option<Fleet> = fleet.transpose().map_err(|error| StartError::no_thread(&error))?;
         let storage = store.map(|store: DiskStore| storage_thread::start(store)).transpose();
         let storage: Option<Storage> = storage.map_err(|error| StartError::no_thread(&error))?;
         if let Some(is_unclean) = found.follows_a_crash() {
@@ -302,7 +307,6 @@ impl Control {
             fleet,
             lock: &lock,
             sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
-            indices: self.supplies.len(),
             in_use: self.worker_ids_in_use(),
             found,
             life: life.clone(),
@@ -330,36 +334,42 @@ impl Control {
         // Sources that have started since the sources joined have changed the state.
         let found = &*self.open(starting, life.began)?;
         let others = self.awaited().filter(|index| !starting.contains(index));
-        joined.answers.awaited = others.map(|index| self.supplies[index].name().to_owned()).collect();
+        joined.awaited = others.map(|index| self.supplies[index].name().to_owned()).collect();
         let lock_dir = self.settings.lock_dir.clone();
         let settings: Vec<_> =
             starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();
-        let sources = number_and_lock(&lock_dir, &settings, &joined.answers, &mut joined.locks, found)?;
+        let numberings = number_and_lock(&lock_dir, &settings, joined, found)?;
         if self.is_stopping() {
             return Ok(None);
         }
-        let numberings: Vec<&Numbering> = sources.iter().map(|source| &source.numbering).collect();
-        let next = sources.iter().map(|source| (source.index, &source.numbering)).collect::<Vec<_>>();
+        let next: Vec<(usize, &Numbering)> = starting.iter().copied().zip(&numberings).collect();
         let silent_peers = self.refuse_shared(&next)?;
         if self.is_stopping() {
             return Ok(None);
         }
-        self.remember(found, &numberings, life.began);
+        self.remember(found, &numberings.iter().collect::<Vec<_>>(), life.began);
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `began`, until it released the locks.
         let reading = os_clock::read();
         let running: Vec<Claimant<'_>> = self.running(found).collect();
+        let sources = settings.iter().zip(numberings).map(|((index, settings), numbering)| Locked {
+            index: *index,
+            settings,
+            numbering,
+            locks: &joined.locks[index],
+        });
+        let sources = sources.collect();
         let horizon = self.settings.fleet.horizon;
         let wall = &self.common.wall;
         let Begun { sources, beginning, mut notes } =
-            found.begin(sources, &running, &joined.answers, horizon, wall, reading)?;
+            found.begin(sources, &running, joined, horizon, wall, reading)?;
         let is_unclean = !self.has_served && found.follows_a_crash() == Some(true);
         notes.extend(silent_peers);
         notes.extend(is_unclean.then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         if let Some(storage) = self.storage() {
             let carried_us = wall.carried_us();
-            let begin = |reply| storage_thread::Job::Begin(Box::new(beginning), carried_us, reply);
-            match storage.ask(self.disk_limit(), begin) {
+            let stored = storage.question(self.disk_limit(), move |store| store.begin(beginning, carried_us));
+            match stored {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let reason = format!("cannot make the first ceilings durable: {error}");
@@ -423,12 +433,11 @@ impl Control {
     /// Ends a try to start these sources: gives back what they took of the fleet, and trims those whose
     /// first ceilings may be durable. If a step fails, the worker IDs are as after a kill.
     fn end_try(&self, sources: &[usize], joined: &mut Joined, begun: Vec<Starting>, life: &Life) {
-        let answers = &joined.answers;
         let ended = Ended {
             have_served: false,
             left: begun.iter().filter_map(|source| source.managed.seal(source.index)).collect(),
-            bounds: answers.unused(sources),
-            rests: answers.unused_ranges(sources),
+            bounds: joined.unused(sources),
+            rests: joined.unused_ranges(sources),
             locks: joined.locks_of(sources),
             restored: Vec::new(),
             wall_minus_boot_us: self.common.wall.carried_us(),
@@ -463,16 +472,16 @@ fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError>
 }
 
 /// Makes the numbering of each source that starts, and locks the worker IDs that are not locked yet.
-fn number_and_lock<'a>(
+fn number_and_lock(
     lock_dir: &Path,
-    starting: &'a [(usize, Arc<SourceSettings>)],
-    answers: &FromFleet,
-    locks: &'a mut BTreeMap<usize, WorkerLocks>,
+    starting: &[(usize, Arc<SourceSettings>)],
+    joined: &mut Joined,
     found: &Found,
-) -> Result<Vec<Locked<'a>>, StartError> {
+) -> Result<Vec<Numbering>, StartError> {
+    let Joined { taken, locks, .. } = joined;
     let mut numberings = Vec::new();
     for (index, source) in starting {
-        let numbering = match answers.taken(*index) {
+        let numbering = match taken.get(index) {
             Some(taken) => source.numbering_with(&taken.worker_ids),
             None => source.numbering(),
         };
@@ -489,9 +498,5 @@ fn number_and_lock<'a>(
         all.filter(|(index, _)| !locks.contains_key(index)).unzip();
     locks.extend(indices.into_iter().zip(lock_all(lock_dir, &unlocked)?));
     locks.values_mut().for_each(|locks| locks.mark_for(found.owner()));
-    let mut locked = Vec::new();
-    for ((index, source), numbering) in starting.iter().zip(numberings) {
-        locked.push(Locked { index: *index, settings: source, numbering, locks: &locks[index] });
-    }
-    Ok(locked)
+    Ok(numberings)
 }

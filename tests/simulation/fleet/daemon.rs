@@ -185,7 +185,8 @@ impl World {
         if taken.iter().flatten().any(|taken| taken.is_new) {
             self.machines[machine].disk.written_in = self.restores;
         }
-        let pause = Pause::of_start(&taken);
+        let is_new = |index: &usize| taken[*index].as_ref().is_some_and(|taken| taken.is_new);
+        let pause = Pause::of((0..taken.len()).filter(is_new).collect());
         Some(Starting { machine, member, disk, layouts, taken, pause, due_in: None })
     }
 

@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use super::marker::marker_changes;
-use super::{Bound, Clocks, Held, Member, NoAnswer, Taken};
+use super::{Bound, Clocks, Held, Member, NoAnswer};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, FleetError, Swap, Swapped, noticed_within, rules};
 use snowbank_core::clock::BootMicros;
@@ -45,16 +45,10 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Returns the pause of these sources, which has not begun.
-    pub(super) fn of(sources: Vec<usize>) -> Pause {
+    /// Returns the pause of the sources with these indices, which has not begun. It is over at once
+    /// without a source.
+    pub fn of(sources: Vec<usize>) -> Pause {
         Pause { sources, floors: Vec::new(), progress: None }
-    }
-
-    /// Returns the pause of a start. `taken` has the numbers of each source of the daemon. The pause
-    /// is over at once if none of the sources must pause ([`Taken::is_new`]).
-    pub fn of_start(taken: &[Option<Taken>]) -> Pause {
-        let is_new = |taken: &Option<Taken>| taken.as_ref().is_some_and(|taken| taken.is_new);
-        Pause::of((0..taken.len()).filter(|&index| is_new(&taken[index])).collect())
     }
 }
 

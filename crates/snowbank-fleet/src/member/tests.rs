@@ -330,7 +330,8 @@ pub(super) fn settle<C: AsMut<dyn Coordinator> + Waits>(
     taken: &mut [Option<Taken>],
     clocks: Clocks,
 ) -> Result<(), FleetError> {
-    let mut paused = Pause::of_start(taken);
+    let is_new = |index: &usize| taken[*index].as_ref().is_some_and(|taken| taken.is_new);
+    let mut paused = Pause::of((0..taken.len()).filter(is_new).collect());
     pause(member, &mut paused, clocks)?;
     for Bound { source, id_bound } in paused.floors {
         taken[source].as_mut().unwrap().floor = id_bound;

@@ -1,10 +1,10 @@
-//! The first position of a source, and what is known about earlier IDs.
+//! Where a source starts, and what is known about earlier IDs.
 
 use std::time::Duration;
 
 use snowbank_core::grant::CeilingRule;
 use snowbank_core::source::OnStepBack;
-use snowbank_id::layout::{Position, Tick, UnixMicros};
+use snowbank_id::layout::{Tick, UnixMicros};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{self, Claimant, Record, Start};
 
@@ -33,42 +33,30 @@ pub(super) fn may_start_in_step(numbering: &Numbering, records: &[Record], boot:
     numbering.snowflake().is_none() || boot.is_some() && store::has_records_of_all(of_last_run, numbering)
 }
 
-/// The first position of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FirstPosition {
-    /// The lowest position that the source may claim.
-    pub(super) position: Position,
-    /// The bound that led to the position, and whether a clean stop stored it.
-    pub(super) start: Start,
+/// Returns the start at a bound. `stored` is the start by the records. A higher bound comes from a mark,
+/// the clock or the coordinator, and no stop has stored it.
+pub(super) fn start_at(id_bound: u64, stored: Start, numbering: &Numbering) -> Start {
+    let is_stored = numbering.position_from(stored.id_bound) == numbering.position_from(id_bound);
+    Start { id_bound, is_clean: stored.is_clean && is_stored }
 }
 
-impl FirstPosition {
-    /// Returns the first position at or above a bound. `stored` is the start by the records. A
-    /// higher bound comes from a mark, the clock or the coordinator, and no stop has stored it.
-    pub(super) fn at(id_bound: u64, stored: Start, numbering: &Numbering) -> Self {
-        let position = numbering.position_from(id_bound);
-        let is_clean = stored.is_clean && numbering.position_from(stored.id_bound) == position;
-        FirstPosition { position, start: Start { id_bound, is_clean } }
-    }
-
-    /// Returns how far the ID clock may run ahead of the wall clock.
-    ///
-    /// With `on_step_back = "wait"`, this is the largest lead that crashes can cause without a step
-    /// of the clock: the horizon and, if a second crash follows, two more ticks. After a clean
-    /// stop it is 0, because a clock that is behind the last ID must have gone back.
-    pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
-        match on_step_back {
-            OnStepBack::Ride => rule.max_ahead,
-            OnStepBack::Wait if self.start.is_clean => Duration::ZERO,
-            OnStepBack::Wait => rule.max_ahead.min(rule.horizon.saturating_add(2 * rule.tick)),
-        }
+/// Returns how far the ID clock of a source may run ahead of the wall clock, if it starts here.
+///
+/// With `on_step_back = "wait"`, this is the largest lead that crashes can cause without a step
+/// of the clock: the horizon and, if a second crash follows, two more ticks. After a clean
+/// stop it is 0, because a clock that is behind the last ID must have gone back.
+pub(super) fn max_ahead(start: Start, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
+    match on_step_back {
+        OnStepBack::Ride => rule.max_ahead,
+        OnStepBack::Wait if start.is_clean => Duration::ZERO,
+        OnStepBack::Wait => rule.max_ahead.min(rule.horizon.saturating_add(2 * rule.tick)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use snowbank_id::layout::Layout;
+    use snowbank_id::layout::{Layout, Position};
 
     #[test]
     fn only_the_bound_of_a_clean_stop_is_clean() {
@@ -77,10 +65,10 @@ mod tests {
         // The ID before the first one of a tick is another worker's.
         let position = Position(219_726 * 4_096);
         let stored = Start { id_bound: numbering.id_bound(position) - 1, is_clean: true };
-        let first = |id_bound| FirstPosition::at(id_bound, stored, &numbering);
-        assert_eq!(first(stored.id_bound), FirstPosition { position, start: stored });
-        assert_eq!(first(stored.id_bound + 1).start, Start { id_bound: stored.id_bound + 1, is_clean: true });
-        assert!(!first(stored.id_bound + 2).start.is_clean, "a mark or the clock has raised it");
+        let start = |id_bound| start_at(id_bound, stored, &numbering);
+        assert_eq!(start(stored.id_bound), stored);
+        assert_eq!(start(stored.id_bound + 1), Start { id_bound: stored.id_bound + 1, is_clean: true });
+        assert!(!start(stored.id_bound + 2).is_clean, "a mark or the clock has raised it");
     }
 
     #[test]
@@ -91,15 +79,18 @@ mod tests {
             tick: Duration::from_millis(1),
         };
         let crashed = Duration::from_millis(3_002);
-        for (clean, on_step_back, expected) in [
+        for (is_clean, on_step_back, expected) in [
             (true, OnStepBack::Ride, rule.max_ahead),
             (false, OnStepBack::Ride, rule.max_ahead),
             (true, OnStepBack::Wait, Duration::ZERO),
             (false, OnStepBack::Wait, crashed),
         ] {
-            let first =
-                FirstPosition { position: Position(9), start: Start { id_bound: 9, is_clean: clean } };
-            assert_eq!(first.max_ahead(on_step_back, &rule), expected, "clean: {clean}, {on_step_back:?}");
+            let start = Start { id_bound: 9, is_clean };
+            assert_eq!(
+                max_ahead(start, on_step_back, &rule),
+                expected,
+                "clean: {is_clean}, {on_step_back:?}"
+            );
         }
     }
 }

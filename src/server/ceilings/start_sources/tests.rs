@@ -33,12 +33,7 @@ fn a_first_start_begins_in_the_next_tick() {
     assert_eq!(guarded, numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
 }
 
-fn planned(
-    found: &Found,
-    sources: &[Locked<'_>],
-    fleet: &FromFleet,
-    read: UnixMicros,
-) -> (Vec<FirstPosition>, Begun) {
+fn planned(found: &Found, sources: &[Locked<'_>], fleet: &Joined, read: UnixMicros) -> (Vec<Start>, Begun) {
     let mut begun = Begun::default();
     (found.plan(sources, &[], fleet, NOW, read, &mut begun).unwrap(), begun)
 }
@@ -62,11 +57,9 @@ fn worker_ids_that_the_last_run_had_not_start_above_the_current_tick() {
         let directory = tempfile::tempdir().unwrap();
         let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-        let (positions, _) = planned(&found(records.to_vec()), &sources, &FromFleet::default(), NOW.wall);
-        let first = positions[0];
-        assert_eq!(first.position >= next, !had, "{worker_ids}: {first:?}");
-        let after = sources[0].numbering.position_from(first.start.id_bound);
-        assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
+        let (starts, _) = planned(&found(records.to_vec()), &sources, &Joined::default(), NOW.wall);
+        let first = sources[0].numbering.position_from(starts[0].id_bound);
+        assert_eq!(first >= next, !had, "{worker_ids}: {first:?}");
     }
 }
 
@@ -83,7 +76,7 @@ fn only_worker_ids_of_the_last_run_start_beside_a_step_that_is_held() {
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
     let started = |records: &[Record], read| {
         let mut begun = Begun::default();
-        found(records.to_vec()).plan(&sources, &[], &FromFleet::default(), NOW, read, &mut begun)
+        found(records.to_vec()).plan(&sources, &[], &Joined::default(), NOW, read, &mut begun)
     };
     let retired = Record { retired: true, ..record.clone() };
     let before = Record { boot: Some(String::from("an earlier boot")), ..record.clone() };
@@ -109,10 +102,10 @@ fn a_mark_is_judged_by_the_clock_that_was_read() {
     let record = Record::new("default", &numbering, Position(7), &Owner::new(), &host_in("this boot"));
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
     let found = found(vec![record]);
-    let (positions, _) = planned(&found, &sources, &FromFleet::default(), read);
-    assert_eq!(positions[0].start.id_bound, granted);
+    let (starts, _) = planned(&found, &sources, &Joined::default(), read);
+    assert_eq!(starts[0].id_bound, granted);
     let mut begun = Begun::default();
-    let refused = found.plan(&sources, &[], &FromFleet::default(), NOW, NOW.wall, &mut begun);
+    let refused = found.plan(&sources, &[], &Joined::default(), NOW, NOW.wall, &mut begun);
     assert!(matches!(refused, Err(StartError::ClockBehind(_))), "{refused:?}");
 }
 
@@ -141,16 +134,16 @@ fn the_record_of_a_source_that_waits_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-    let fleet = FromFleet { awaited: vec![String::from("waits")], ..FromFleet::default() };
+    let fleet = Joined { awaited: vec![String::from("waits")], ..Joined::default() };
     let found = found(vec![of("waits", "3"), of("gone", "4")]);
     let kept = planned(&found, &sources, &fleet, NOW.wall).1.beginning.retired;
     let are_retired: Vec<(&str, bool)> = kept.iter().map(|it| (&*it.name, it.retired)).collect();
     assert_eq!(are_retired, [("waits", false), ("gone", true)]);
 }
 
-/// Returns a first position without records and marks.
-fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
-    FirstPosition::at(numbering.id_bound(position), Start::default(), numbering)
+/// Returns a start without records and marks.
+fn unknown(position: Position, numbering: &Numbering) -> Start {
+    Start { id_bound: numbering.id_bound(position), is_clean: false }
 }
 
 /// Starts a source, claims one ID, and kills the source at once. Returns the first position of the

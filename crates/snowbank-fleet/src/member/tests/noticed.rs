@@ -456,8 +456,8 @@ fn a_raise_does_not_wait_behind_a_pause() {
         let (mut pause, now) = if is_start {
             daemon.begin_start([1]);
             let six = Want { index: 1, source: "six", ..want(WALL, false) };
-            let taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
-            (Pause::of_start(&taken), clocks(WALL))
+            daemon.take(six, &WorkerSet::single(6)).unwrap();
+            (Pause::of(vec![1]), clocks(WALL))
         } else {
             let six = Want { index: 1, source: "six", ..want(at(WALL, -100), false) };
             let mut taken = [None, daemon.take(six, &WorkerSet::single(6)).ok()];
@@ -613,8 +613,8 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
 fn no_call_before_its_time_shortens_a_pause() {
     let world = world(Pace { answer: Duration::ZERO, sync: Duration::ZERO });
     let mut taker = member(&world, Notes::default());
-    let taken = [taker.take(want(WALL, false), &five()).ok()];
-    let mut pause = Pause::of_start(&taken);
+    taker.take(want(WALL, false), &five()).unwrap();
+    let mut pause = Pause::of(vec![0]);
     let mut passed = Duration::ZERO;
     while let Some(due_in) = taker.settle(&mut pause, clocks(WALL)).unwrap() {
         assert_eq!(taker.settle(&mut pause, clocks(WALL)).unwrap(), Some(due_in));
@@ -630,8 +630,8 @@ fn no_call_before_its_time_shortens_a_pause() {
 fn a_pause_that_fails_says_whether_its_question_was_late() {
     let world = world(Pace { answer: Duration::from_millis(10), sync: Duration::ZERO });
     let mut taker = member(&world, Notes::default());
-    let taken = [taker.take(want(WALL, false), &five()).ok()];
-    let mut pause = Pause::of_start(&taken);
+    taker.take(want(WALL, false), &five()).unwrap();
+    let mut pause = Pause::of(vec![0]);
     let due_in = taker.settle(&mut pause, clocks(WALL)).unwrap().unwrap();
     taker.coordinator.wait(due_in + Duration::from_secs(60));
     let failed = taker.settle(&mut pause, clocks(WALL)).unwrap_err().reason();

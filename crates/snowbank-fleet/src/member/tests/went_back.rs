@@ -94,7 +94,7 @@ fn a_start_pauses_if_the_last_start_stopped_in_its_pause() {
     store.put(&key_five(), &backup);
     let mut stopped = member(&store, first.notes().clone());
     let taken = [Some(stopped.take(want(wall, true), &five()).unwrap())];
-    let due = stopped.settle(&mut Pause::of_start(&taken), clocks(wall)).unwrap();
+    let due = stopped.settle(&mut Pause::of(vec![0]), clocks(wall)).unwrap();
     assert!(due.is_some(), "the pause has more than one step");
     let unused: Vec<Bound> = taken[0].iter().filter_map(|taken| taken.unused(0)).collect();
     stopped.give_back(&unused, &[], clocks(wall), &|| true).unwrap();
