@@ -4,7 +4,7 @@
 const OF_REQUESTS = ["malformed", "unsupported", "bad_count", "unknown_source"] as const;
 const OF_CLIENTS = ["unauthorized", "exhausted", "clock_behind"] as const;
 const OF_DAEMONS = ["no_ceiling", "shutting_down", "too_busy"] as const;
-const REFUSALS = [...OF_REQUESTS, ...OF_CLIENTS, ...OF_DAEMONS] as const;
+export const REFUSALS = [...OF_REQUESTS, ...OF_CLIENTS, ...OF_DAEMONS] as const;
 
 /** The daemon's own reasons. `refused` is a code that this version does not know. */
 export type RefusalCode = (typeof REFUSALS)[number] | "refused";
@@ -64,22 +64,6 @@ export function failed(endpoint: string, reason: string): SnowbankError {
 /** Creates the error of a closed client. */
 export function closed(): SnowbankError {
   return new SnowbankError("closed", "the client is closed: create another one");
-}
-
-/** Creates the error of a daemon's refusal. */
-export function refused(
-  endpoint: string,
-  number: number,
-  actionNumber: number,
-  waitMs: number,
-  message: string,
-): SnowbankError {
-  const code = REFUSALS[number - 1];
-  const again = waitMs > 0 ? ` (try again in ${waitMs / 1000} s)` : "";
-  const text = `${endpoint} refused: ${code ?? `code ${number}`}: ${plain(message)}${again}`;
-  const action = (["tell", "stay", "leave"] as const)[actionNumber] ?? "tell";
-  const details = { endpoint, number, action, retryAfterMs: waitMs || undefined };
-  return new SnowbankError(code ?? "refused", text, details);
 }
 
 /** Returns the text without control characters. */

@@ -51,9 +51,9 @@ export class Endpoints {
   pick(): Endpoint {
     const now = performance.now();
     const order = [...this.all.slice(this.index), ...this.all.slice(0, this.index)];
-    const rested = order.find((one) => one.restsUntil <= now);
-    const best = rested ?? order.reduce((a, b) => (b.restsUntil < a.restsUntil ? b : a));
-    const turn = rested !== undefined && this.takesTurns ? 1 : 0;
+    const rest = (one: Endpoint) => Math.max(one.restsUntil, now);
+    const best = order.reduce((a, b) => (rest(b) < rest(a) ? b : a));
+    const turn = this.takesTurns && best.restsUntil <= now ? 1 : 0;
     this.index = (this.all.indexOf(best) + turn) % this.all.length;
     return best;
   }

@@ -1,6 +1,6 @@
 /** The wire protocol, version 1: requests as bytes, and replies from bytes. */
 
-import { refused, type SnowbankError } from "./errors.js";
+import { plain, REFUSALS, SnowbankError } from "./errors.js";
 
 const VERSION = 1;
 const MAX_REPLY_LENGTH = 65_536;
@@ -202,30 +202,25 @@ export function refusal(endpoint: string, body: Buffer): SnowbankError {
   if (body.length < ERROR_BYTES) {
     throw new BadReply(`an ERROR of ${body.length} bytes; it has at least ${ERROR_BYTES}`);
   }
+  const [number, waitMs] = [body.readUInt16LE(0), body.readUInt32LE(4)];
+  const action = (["tell", "stay", "leave"] as const)[body.readUInt8(2)] ?? "tell";
+  const code = REFUSALS[number - 1];
   const message = body.subarray(ERROR_BYTES, ERROR_BYTES + MAX_MESSAGE_BYTES).toString();
-  return refused(endpoint, body.readUInt16LE(0), body.readUInt8(2), body.readUInt32LE(4), message);
+  const again = waitMs > 0 ? ` (try again in ${waitMs / 1000} s)` : "";
+  const text = `${endpoint} refused: ${code ?? `code ${number}`}: ${plain(message)}${again}`;
+  const details = { endpoint, number, action, retryAfterMs: waitMs || undefined };
+  return new SnowbankError(code ?? "refused", text, details);
 }
 
 /** Describes an answer that cannot be a frame, in the words of the server that sent it. */
 export function whatAnswers(start: Buffer): string {
   const text = start.subarray(0, 200).toString("latin1");
-  const line = JSON.stringify(
-    text
-      .trim()
-      .replace(/[\r\n].*/s, "")
-      .slice(0, 60),
-  );
   if (text.startsWith("\x15\x03")) {
     return "it speaks TLS: write tls:host:port";
   }
-  if (/^HTTP|^</.test(text)) {
-    return `it answers in HTTP (${line}): is this a web server, or the admin listener?`;
-  }
-  if (/^-[A-Z]/.test(text)) {
-    return `it answers as Redis does (${line}): is this the port of a Redis server?`;
-  }
   if (/^[\r\n -~]{4}/.test(text)) {
-    return `it answers in text (${line})`;
+    const line = JSON.stringify(/[^\r\n]{1,60}/.exec(text)?.[0] ?? "");
+    return `it answers ${line}: is this the port of a web server, of a Redis, or of the daemon's admin listener?`;
   }
   return `a frame with a length of ${start.readUInt32LE(0)}; 4 to ${MAX_REPLY_LENGTH} are allowed`;
 }
