@@ -67,10 +67,10 @@ def test_broken_promises_are_found(frames: list[tuple[int, int, bytes]], reason:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", r"in HTTP \('HTTP/1.1 400 Bad Request'\)"),
-        (b"<html>", "in HTTP"),
-        (b"-ERR unknown command\r\n", "as Redis does"),
-        (b"\r\nSSH-2.0-OpenSSH_9.2\r\n", r"in text \('SSH-2.0-OpenSSH_9.2'\)"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers 'HTTP/1.1 400 Bad Request': is this"),
+        (b"<html>", "answers '<html>': is this"),
+        (b"-ERR unknown command\r\n", "answers '-ERR unknown command': is this"),
+        (b"\r\nSSH-2.0-OpenSSH_9.2\r\n", "answers 'SSH-2.0-OpenSSH_9.2': is this"),
         (b"\x15\x03\x01\x00\x02\x02\x0a", "write tls:host:port"),
         (b"\0\0\0\0", "a length of 0"),
     ],

@@ -181,13 +181,10 @@ def refusal(endpoint: str, body: bytes) -> RefusedError:
 
 def what_answers(length: int, start: bytes) -> str:
     """Describes an answer that cannot be a frame, in the words of the server that sent it."""
-    shown = start.strip().partition(b"\n")[0][:60].decode("utf-8", "replace").strip()
     if start[:2] == b"\x15\x03":
         return "it speaks TLS: write tls:host:port"
-    if start[:4] == b"HTTP" or start[:1] == b"<":
-        return f"it answers in HTTP ({shown!r}): is this a web server, or the admin listener?"
-    if start[:1] == b"-" and start[1:2].isupper():
-        return f"it answers as Redis does ({shown!r}): is this the port of a Redis server?"
     if all(32 <= byte < 127 or byte in b"\r\n" for byte in start[:4]):
-        return f"it answers in text ({shown!r})"
+        shown = start.strip().partition(b"\n")[0][:60].decode("utf-8", "replace").strip()
+        ports = "of a web server, of a Redis, or of the daemon's admin listener"
+        return f"it answers {shown!r}: is this the port {ports}?"
     return f"a frame with a length of {length}; 4 to {_MAX_REPLY_LENGTH} are allowed"
