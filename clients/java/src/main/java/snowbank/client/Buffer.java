@@ -219,7 +219,7 @@ final class Buffer {
         begun.answer.whenComplete((reply, error) -> finish(begun, reply, error));
         try {
             begun.begin();
-            core.turns.run(begun);
+            core.rest.run(begun);
         } catch (Throwable error) {
             // No thread for its timer, for example. The next call begins another one.
             begun.fail(error);

@@ -88,20 +88,20 @@ class Call {
         }
     }
 
-    /** Does what a refusal says. Returns the time until the lane may be asked again, in ns. */
-    long obey(SnowbankException refusal, Rest lane, Connection connection) {
+    /** Does what a refusal says. Returns the time until the next try, in ns. */
+    long obey(SnowbankException refusal, Connection connection) {
         core.failed(connection.label, refusal);
         if (!refusal.isRetried()) {
             fail(refusal);
             return 0;
         }
         boolean isLate = refusal.retryAfterMs() > leftNanos() / 1_000_000;
-        lane.note(connection.endpoint(), refusal);
-        SnowbankException told = isLate ? Rest.soonest(core.lanes, leftNanos()) : null;
+        core.rest.note(connection.endpoint(), refusal);
+        SnowbankException told = isLate ? core.rest.soonest(leftNanos()) : null;
         boolean leaves = refusal.action() == SnowbankException.LEAVE || isLate && told == null;
         if (leaves) {
             // Before the caller hears of it: its next call must not go to this connection.
-            lane.leave(connection, refusal);
+            core.rest.leave(connection, refusal);
         }
         if (told != null) {
             fail(told);
@@ -112,9 +112,11 @@ class Call {
         }
         long waitMs = Math.max(Math.min(refusal.retryAfterMs(), RETRY_AFTER_CAP_MS), STAY_MIN_MS);
         long waitNanos = (waitMs + Core.random(waitMs)) * 1_000_000;
-        if (core.options.takesTurns) {
-            lane.pause(connection.endpoint(), waitNanos);
+        if (!core.options.takesTurns) {
+            return waitNanos;
         }
-        return waitNanos;
+        // Others have their turn meanwhile.
+        core.rest.pause(connection.endpoint(), waitNanos);
+        return 0;
     }
 }

@@ -41,7 +41,6 @@ final class Connection {
     private InputStream in = InputStream.nullInputStream();
     private OutputStream out = OutputStream.nullOutputStream();
     private Wire.@Nullable Welcome welcome;
-    private @Nullable Rest lane;
     private Rest.@Nullable Endpoint endpoint;
     private final Core.Outbox<byte[]> output;
     /** The lock of this object guards all below. */
@@ -151,11 +150,10 @@ final class Connection {
     }
 
     /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
-    synchronized void start(Rest lane, Rest.Endpoint endpoint) {
+    synchronized void start(Rest.Endpoint endpoint) {
         if (isEnded) {
             throw SnowbankException.unreachable(label, Dial.SILENT, null);
         }
-        this.lane = lane;
         this.endpoint = endpoint;
     }
 
@@ -335,10 +333,10 @@ final class Connection {
             }
         }
         if (reply != null) {
-            Objects.requireNonNull(lane).note(endpoint(), null);
+            core.rest.note(endpoint(), null);
             front.call.complete(reply);
         } else if (!front.call.isOver()) {
-            front.next.accept(front.call.obey(frame.refusal(label), Objects.requireNonNull(lane), this));
+            front.next.accept(front.call.obey(frame.refusal(label), this));
         }
     }
 
@@ -391,13 +389,13 @@ final class Connection {
      */
     private void end(@Nullable SnowbankException reason) {
         List<Sent> left = new ArrayList<>();
-        Rest ours;
+        boolean isOurs;
         synchronized (this) {
             if (isEnded) {
                 return;
             }
             isEnded = true;
-            ours = lane;
+            isOurs = endpoint != null;
             left.addAll(row);
             left.addAll(waiting);
             row.clear();
@@ -412,7 +410,7 @@ final class Connection {
             // It is closed as far as it can be.
         }
         core.connections.remove(this);
-        if (ours != null && ours.leave(this, reason) && reason != null) {
+        if (isOurs && core.rest.leave(this, reason) && reason != null) {
             core.failed(label, reason);
         }
         left.forEach(sent -> sent.next.accept(0));

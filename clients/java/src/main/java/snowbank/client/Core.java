@@ -24,8 +24,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  *   next()  ─▶ Buffer ─┐
- *   batch() ───────────┼─▶ Call ─▶ Turns ─▶ Rest (endpoints) ─▶ Connection (its reader)
- *   ping()  ───────────┘                      Greet (claims)
+ *   batch() ───────────┼─▶ Call ─▶ Rest (endpoints) ─▶ Connection (its reader)
+ *   ping()  ───────────┘           Greet (claims)
  * </pre>
  */
 final class Core {
@@ -37,8 +37,7 @@ final class Core {
     final ClientOptions options;
     final ClientOptions.Limits limits;
     final Stats.Counts counts = new Stats.Counts();
-    final List<Rest> lanes = new ArrayList<>();
-    final Turns turns;
+    final Rest rest;
     final Buffer buffer;
     final Greet rounds;
     /** The calls of the application in flight, for a close that lets them end. */
@@ -55,15 +54,9 @@ final class Core {
     Core(ClientOptions options) {
         this.options = options;
         this.limits = options.limits;
-        turns = new Turns(this);
+        rest = new Rest(this);
         buffer = new Buffer(this);
         rounds = new Greet(this);
-        for (Address address : options.endpoints) {
-            if (lanes.isEmpty() || options.takesTurns) {
-                lanes.add(new Rest(this));
-            }
-            lanes.get(lanes.size() - 1).add(address);
-        }
     }
 
     private static ScheduledThreadPoolExecutor timer() {
@@ -218,7 +211,7 @@ final class Core {
     SnowbankException deadline(Duration allowed) {
         List<SnowbankException> reasons = new ArrayList<>();
         List<String> texts = new ArrayList<>();
-        lanes.forEach(lane -> lane.addReasons(reasons, texts));
+        rest.addReasons(reasons, texts);
         return SnowbankException.deadline(allowed, reasons, texts);
     }
 }

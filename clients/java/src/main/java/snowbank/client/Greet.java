@@ -67,7 +67,7 @@ final class Greet {
             if (greeted != null) {
                 greeted.close();
                 if (isFirst) {
-                    core.lanes.get(0).backTo(index);
+                    core.rest.backTo(index);
                     isFirst = false;
                 }
             }

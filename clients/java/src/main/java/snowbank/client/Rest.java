@@ -1,26 +1,23 @@
 package snowbank.client;
 
-import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
-/**
- * A list of endpoints with one connection at a time: which one is next, and how long each rests. A
- * client has one lane, and one for each endpoint if it takes turns.
- */
+/** The endpoints: which one is next, and how long each rests. */
 final class Rest {
     private final Core core;
-    private final List<Endpoint> endpoints = new ArrayList<>();
+    private final List<Endpoint> endpoints;
     /** The index of the endpoint that is connected, or that is next. */
     private int current;
-    /** The connection, or the dial in flight, which all calls wait for, or null. */
-    private @Nullable CompletableFuture<Connection> dial;
 
-    /** An endpoint, and how it has been. The lane's lock guards it. */
+    /** An endpoint, and how it has been. The lock of the endpoints guards it. */
     static final class Endpoint {
         final Dial.Place place;
+        /** The connection, or the dial in flight, which all calls wait for, or null. */
+        @Nullable CompletableFuture<Connection> dial;
         /** The failures since the last answered call. The back-off grows with them. */
         int failures;
         /** When it may be asked again, and when it can serve, as it says. */
@@ -29,8 +26,12 @@ final class Rest {
         /** Why it was left, or why a call waits. */
         @Nullable SnowbankException reason;
 
-        Endpoint(Dial.Place place) {
-            this.place = place;
+        Endpoint(Address address) {
+            place = new Dial.Place(address);
+        }
+
+        @Nullable Connection connection() {
+            return dial == null ? null : dial.getNow(null);
         }
 
         void note(@Nullable SnowbankException reason) {
@@ -41,54 +42,60 @@ final class Rest {
 
     Rest(Core core) {
         this.core = core;
-    }
-
-    void add(Address address) {
-        endpoints.add(new Endpoint(new Dial.Place(address)));
+        endpoints = core.options.endpoints.stream().map(Endpoint::new).toList();
         current = core.options.prefersFirst ? 0 : (int) Core.random(endpoints.size());
     }
 
-    /**
-     * Asks once, over the connection or a new one. If the call may go on, {@code next} gets the
-     * time until the lane may be asked again, in ns.
-     */
-    void ask(Call call, LongConsumer next) {
-        CompletableFuture<Connection> dialed;
-        Endpoint begun = null;
-        long restNanos = 0;
-        synchronized (this) {
-            // An endpoint that has its turns may rest with its connection.
-            if (dial == null || core.options.takesTurns) {
-                restNanos = choose();
-            }
-            if (dial == null && restNanos == 0) {
-                begun = endpoints.get(current);
-                dial = new CompletableFuture<>();
-            }
-            dialed = restNanos == 0 ? dial : null;
-        }
-        if (dialed == null) {
-            next.accept(restNanos);
+    /** Asks until the call is answered, fails, or ends at its deadline. */
+    void run(Call call) {
+        if (call.isOver()) {
             return;
         }
-        if (begun != null) {
-            begin(begun, dialed);
+        Endpoint endpoint;
+        CompletableFuture<Connection> dialed;
+        boolean begins;
+        synchronized (this) {
+            long restNanos = choose();
+            if (restNanos > 0) {
+                again(call, restNanos);
+                return;
+            }
+            endpoint = endpoints.get(current);
+            if (core.options.takesTurns) {
+                goOn();
+            }
+            begins = endpoint.dial == null;
+            dialed = begins ? new CompletableFuture<>() : endpoint.dial;
+            endpoint.dial = dialed;
+        }
+        if (begins) {
+            begin(endpoint, dialed);
         }
         dialed.whenComplete((made, error) -> {
             if (made != null) {
                 if (!call.isOver()) {
-                    made.ask(call, next);
+                    made.ask(call, waitNanos -> again(call, waitNanos));
                 }
                 return;
             }
             if (error instanceof SnowbankException failure && failure.reason() == SnowbankException.Reason.REFUSED) {
-                SnowbankException told = failure.isRetried() ? soonest(core.lanes, call.leftNanos()) : failure;
+                SnowbankException told = failure.isRetried() ? soonest(call.leftNanos()) : failure;
                 if (told != null) {
                     call.fail(told);
                 }
             }
-            next.accept(0);
+            again(call, 0);
         });
+    }
+
+    /** Goes on with a call, not from here: tries may follow each other without end. */
+    private void again(Call call, long waitNanos) {
+        Core.after(waitNanos, () -> run(call));
+    }
+
+    /** Makes the next endpoint the current one. The lock must be held. */
+    private void goOn() {
+        current = (current + 1) % endpoints.size();
     }
 
     /** Goes to the first endpoint that does not rest, or returns how long all rest. The lock is held. */
@@ -115,7 +122,7 @@ final class Rest {
         String text = endpoint.place.address.text();
         Core.run("snowbank " + text, () -> {
             Connection made = Dial.greet(core, endpoint.place);
-            made.start(this, endpoint);
+            made.start(endpoint);
             // Before the first request, which a close prevents.
             core.tell(true, listener -> listener.connected(made.label));
             dialed.complete(made);
@@ -128,7 +135,7 @@ final class Rest {
         }).exceptionally(error -> {
             SnowbankException failure = Dial.failure(text, error);
             synchronized (this) {
-                dial = null;
+                endpoint.dial = null;
                 rest(endpoint, failure);
             }
             core.failed(text, failure);
@@ -150,7 +157,7 @@ final class Rest {
         boolean isAtOnce = endpoint.failures == 1 && core.options.endpoints.size() == 1;
         endpoint.restsUntilNanos = System.nanoTime() + (isAtOnce ? 0 : restNanos);
         if (endpoints.get(current) == endpoint) {
-            current = (current + 1) % endpoints.size();
+            goOn();
         }
     }
 
@@ -159,14 +166,15 @@ final class Rest {
      * use, or the daemon says so. Without a reason it has not.
      */
     synchronized boolean leave(Connection left, @Nullable SnowbankException reason) {
-        if (connection() != left) {
+        Endpoint endpoint = left.endpoint();
+        if (endpoint.connection() != left) {
             return false;
         }
-        dial = null;
+        endpoint.dial = null;
         if (reason == null) {
             return false;
         }
-        rest(left.endpoint(), reason);
+        rest(endpoint, reason);
         return true;
     }
 
@@ -187,11 +195,11 @@ final class Rest {
     void backTo(int index) {
         Connection left;
         synchronized (this) {
-            left = connection();
+            left = endpoints.get(current).connection();
             if (index >= current || left == null) {
                 return;
             }
-            dial = null;
+            endpoints.get(current).dial = null;
             current = index;
             endpoints.get(index).restsUntilNanos = System.nanoTime();
         }
@@ -199,39 +207,35 @@ final class Rest {
     }
 
     /** Returns the refusal with the shortest wait, if no endpoint may serve within that time. */
-    static @Nullable SnowbankException soonest(List<Rest> lanes, long leftNanos) {
+    synchronized @Nullable SnowbankException soonest(long leftNanos) {
         long beforeNanos = System.nanoTime() + leftNanos;
-        Endpoint first = null;
-        for (Rest lane : lanes) {
-            synchronized (lane) {
-                for (Endpoint endpoint : lane.endpoints) {
-                    if (endpoint.servesAtNanos - beforeNanos <= 0) {
-                        return null;
-                    }
-                    if (first == null || endpoint.servesAtNanos - first.servesAtNanos < 0) {
-                        first = endpoint;
-                    }
-                }
+        Endpoint first = endpoints.get(0);
+        for (Endpoint endpoint : endpoints) {
+            if (endpoint.servesAtNanos - beforeNanos <= 0) {
+                return null;
+            }
+            if (endpoint.servesAtNanos - first.servesAtNanos < 0) {
+                first = endpoint;
             }
         }
-        return first == null ? null : first.reason;
+        return first.reason;
     }
 
     /** Adds the last reason of each endpoint, and its words. */
     synchronized void addReasons(List<SnowbankException> reasons, List<String> texts) {
-        for (int i = 0; i < endpoints.size(); i++) {
-            Endpoint endpoint = endpoints.get(i);
-            boolean isCurrent = i == current && dial != null;
+        for (Endpoint endpoint : endpoints) {
             if (endpoint.reason != null) {
                 reasons.add(endpoint.reason);
                 texts.add(endpoint.reason.getMessage());
             } else {
-                texts.add(endpoint.place.address.text() + (isCurrent ? " has not answered yet" : " was not asked"));
+                texts.add(endpoint.place.address.text() + (endpoint.dial != null ? " has not answered yet" : " was not asked"));
             }
         }
     }
 
-    synchronized @Nullable Connection connection() {
-        return dial == null ? null : dial.getNow(null);
+    /** Returns the endpoint that is connected. */
+    synchronized Optional<String> connected() {
+        return endpoints.stream().map(Endpoint::connection).filter(Objects::nonNull)
+            .map(connection -> connection.label).findFirst();
     }
 }

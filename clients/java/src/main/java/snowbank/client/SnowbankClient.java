@@ -3,7 +3,6 @@ package snowbank.client;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.time.Duration;
-import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Function;
@@ -126,10 +125,8 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     /** Returns the client's figures at once. */
     public Stats stats() {
         Stats.Counts counts = core.counts;
-        Optional<String> endpoint = core.lanes.stream().map(Rest::connection).filter(java.util.Objects::nonNull)
-            .map(connection -> connection.label).findFirst();
         return new Stats(counts.calls.get(), counts.retries.get(), counts.refusals.get(), counts.failures.get(),
-            core.buffer.handedOut(), counts.dropped.get(), counts.oldestMs.get(), endpoint);
+            core.buffer.handedOut(), counts.dropped.get(), counts.oldestMs.get(), core.rest.connected());
     }
 
     /** Ends the client and its calls in flight at once. IDs left in the buffer are skipped. */
@@ -156,7 +153,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     private Call asked(Wire.Request request, Duration timeout) {
         Call call = call(request, timeout);
-        core.turns.run(call);
+        core.rest.run(call);
         return call;
     }
 

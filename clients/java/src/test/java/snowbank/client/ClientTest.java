@@ -350,9 +350,9 @@ class ClientTest {
     @Test
     void aLoneEndpointDoesNotRestTheFirstTime() {
         Core core = new Core(ClientOptions.to("127.0.0.1:1").checked());
-        Rest.Endpoint endpoint = new Rest.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
+        Rest.Endpoint endpoint = new Rest.Endpoint(Address.parse("127.0.0.1:1"));
         for (long least : new long[] {Long.MIN_VALUE, 900_000_000}) {
-            core.lanes.get(0).rest(endpoint,
+            core.rest.rest(endpoint,
                 SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(1), ""));
             long rest = endpoint.restsUntilNanos - System.nanoTime();
             assertTrue(rest >= least && (least > 0 || rest <= 0), rest + " ns");
@@ -363,22 +363,21 @@ class ClientTest {
     @Test
     void backOffGrowsToItsLimitVariesAndIsReset() {
         Core core = new Core(ClientOptions.to("127.0.0.1:1", "127.0.0.1:2").checked());
-        Rest lane = core.lanes.get(0);
-        Rest.Endpoint endpoint = new Rest.Endpoint(new Dial.Place(Address.parse("127.0.0.1:1")));
+        Rest.Endpoint endpoint = new Rest.Endpoint(Address.parse("127.0.0.1:1"));
         Set<Long> rests = ConcurrentHashMap.newKeySet();
         long longest = 0;
         for (int failure = 0; failure < 300; failure++) {
-            lane.rest(endpoint, SnowbankException.lost("x", "y", null));
+            core.rest.rest(endpoint, SnowbankException.lost("x", "y", null));
             long rest = endpoint.restsUntilNanos - System.nanoTime();
             assertTrue(rest <= Math.min(50_000_000L << Math.min(failure, 10), 1_000_000_000L), rest + " ns");
             longest = Math.max(longest, rest);
             rests.add(rest / 1_000_000);
         }
         assertTrue(longest > 800_000_000 && rests.size() > 150, longest + " ns of " + rests.size());
-        lane.note(endpoint, null);
+        core.rest.note(endpoint, null);
         assertEquals(0, endpoint.failures);
         for (int refusal = 0; refusal < 100; refusal++) {
-            lane.rest(endpoint, SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(5), ""));
+            core.rest.rest(endpoint, SnowbankException.refused("x", 9, SnowbankException.LEAVE, Duration.ofSeconds(5), ""));
             long rest = endpoint.restsUntilNanos - System.nanoTime();
             assertTrue(rest >= 900_000_000 && rest <= 2_000_000_000, rest + " ns");
         }
