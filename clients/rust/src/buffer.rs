@@ -67,7 +67,10 @@ struct Batch {
 pub(crate) struct Buffer {
     core: Arc<Core>,
     fetched: Arc<Fetched>,
-    ids: Vec<u64>,
+    batch: Ids,
+    /// The time at which its first ID could be taken.
+    began: Birth,
+    has_reached_half: bool,
     /// The index of the next ID.
     at: usize,
     /// The index at which the clocks are looked at again, or earlier if the last look covers no
@@ -78,19 +81,8 @@ pub(crate) struct Buffer {
     /// The IDs that were handed out and are not in the client's figures yet.
     uncounted: usize,
     epoch: u64,
-    batch: Current,
     /// The size of the next fetch.
     size: u32,
-}
-
-/// What a buffer knows of its batch, besides the IDs.
-#[derive(Clone, Copy, Debug)]
-struct Current {
-    birth: Birth,
-    good_for: Duration,
-    max_count: u32,
-    began: Birth,
-    has_reached_half: bool,
 }
 
 /// Where a fetch leaves its batch, and where calls wait for it.
@@ -136,23 +128,17 @@ impl Buffer {
             waiting: AtomicUsize::new(0),
             is_covered: AtomicBool::new(false),
         };
-        let batch = Current {
-            birth,
-            good_for: Duration::ZERO,
-            max_count: SIZE_MAX,
-            began: birth,
-            has_reached_half: true,
-        };
         Self {
             core,
             fetched: Arc::new(fetched),
-            ids: Vec::new(),
+            batch: Ids { ids: Vec::new(), birth, good_for: Duration::ZERO, max_count: SIZE_MAX },
+            began: birth,
+            has_reached_half: true,
             at: 0,
             look_at: 0,
             looked: 0,
             uncounted: 0,
             epoch: 0,
-            batch,
             size: SIZE_MIN,
         }
     }
@@ -166,7 +152,7 @@ impl Buffer {
     pub(crate) fn take(&mut self) -> Option<u64> {
         let id = if self.at < self.look_at && self.fetched.is_covered.load(Ordering::Relaxed) {
             self.at += 1;
-            self.ids[self.at - 1]
+            self.batch.ids[self.at - 1]
         } else {
             self.take_with_a_look()?
         };
@@ -184,11 +170,11 @@ impl Buffer {
         self.looked = self.at;
         loop {
             let age = self.batch.birth.age_at(&now);
-            let left = self.ids.len() - self.at;
+            let left = self.batch.ids.len() - self.at;
             if left > 0 && (age + TICK > self.batch.good_for || self.epoch != self.core.epoch()) {
                 self.core.figures.dropped.add(left);
                 self.resize(self.at, false);
-                let end = self.ids.len();
+                let end = self.batch.ids.len();
                 (self.at, self.looked, self.look_at) = (end, end, end);
                 continue;
             }
@@ -201,22 +187,22 @@ impl Buffer {
             if self.at.is_multiple_of(LOOK_EVERY) && self.at > 0 {
                 self.cover();
             }
-            let half = self.ids.len() / 2;
-            if self.at >= half && !self.batch.has_reached_half {
-                self.batch.has_reached_half = true;
+            let half = self.batch.ids.len() / 2;
+            if self.at >= half && !self.has_reached_half {
+                self.has_reached_half = true;
                 self.count();
-                let took = Duration::from_nanos(self.batch.began.running_at(&now));
+                let took = Duration::from_nanos(self.began.running_at(&now));
                 self.resize(self.at, took <= self.batch.good_for / FAST_PART);
                 self.fetch();
             }
-            let limit = if self.at < half { half } else { self.ids.len() };
+            let limit = if self.at < half { half } else { self.batch.ids.len() };
             self.look_at = (self.at + 1).next_multiple_of(LOOK_EVERY).min(limit);
             self.at += 1;
             (self.looked, self.uncounted) = (self.at, self.uncounted + 1);
             if !self.fetched.is_covered.load(Ordering::Relaxed) {
                 self.count();
             }
-            return Some(self.ids[self.at - 1]);
+            return Some(self.batch.ids[self.at - 1]);
         }
     }
 
@@ -237,7 +223,7 @@ impl Buffer {
     /// Sets the size of the next fetch: twice the IDs that were handed out of the last batch, or
     /// twice that batch if its half went fast.
     fn resize(&mut self, handed_out: usize, was_fast: bool) {
-        let handed_out = if was_fast { self.ids.len() } else { handed_out };
+        let handed_out = if was_fast { self.batch.ids.len() } else { handed_out };
         let size = u32::try_from(2 * handed_out).unwrap_or(SIZE_MAX);
         self.size = size.clamp(SIZE_MIN, SIZE_MAX).min(self.batch.max_count.max(1));
     }
@@ -245,15 +231,22 @@ impl Buffer {
     /// Goes on to the next batch, if it has come. All IDs of the last one are gone.
     fn open_next(&mut self, now: &Birth) -> Option<()> {
         let Batch { ids, epoch } = self.fetched.slot().batch.take()?;
-        let Ids { ids, birth, good_for, max_count } = ids;
-        let began = *now;
-        self.batch = Current { birth, good_for, max_count, began, has_reached_half: false };
-        (self.ids, self.at, self.looked, self.look_at, self.epoch) = (ids, 0, 0, 0, epoch);
+        (self.batch, self.began, self.has_reached_half, self.epoch) = (ids, *now, false, epoch);
+        (self.at, self.looked, self.look_at) = (0, 0, 0);
         Some(())
     }
 
+    /// Takes the next ID, or begins a fetch.
+    pub(crate) fn take_or_fetch(&mut self) -> Option<u64> {
+        let id = self.take();
+        if id.is_none() {
+            self.fetch();
+        }
+        id
+    }
+
     /// Begins a fetch, unless one runs or its batch has come.
-    pub(crate) fn fetch(&mut self) {
+    fn fetch(&mut self) {
         if self.core.is_forked() {
             return;
         }

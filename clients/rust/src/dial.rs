@@ -188,7 +188,11 @@ async fn greet(
         .map_err(|error| Failure::new(error.to_string()))?;
     // A daemon that is too busy sends its answer before it reads anything, and closes. That answer
     // says more than the error of the failed write, so read even after such an error.
-    let sent = send(&mut streams, &hello).await;
+    let sent = async {
+        streams.writer.write_all(&hello).await?;
+        streams.writer.flush().await
+    };
+    let sent = sent.await;
     let mut input = BytesMut::new();
     loop {
         let (welcome, consumed) = match reply::parse(&input) {
@@ -226,11 +230,6 @@ async fn greet(
         input.advance(consumed);
         return Ok((streams, input, welcome));
     }
-}
-
-async fn send(streams: &mut Streams, bytes: &[u8]) -> io::Result<()> {
-    streams.writer.write_all(bytes).await?;
-    streams.writer.flush().await
 }
 
 /// Describes an I/O error in one line.

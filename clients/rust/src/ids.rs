@@ -71,12 +71,8 @@ impl Ids {
     pub fn try_next(&mut self) -> Result<Option<u64>, Error> {
         match self.buffer.take() {
             Some(id) => Ok(Some(id)),
-            None => self.client.core().check().map(|()| self.take_or_fetch()),
+            None => self.client.core().check().map(|()| self.buffer.take_or_fetch()),
         }
-    }
-
-    fn take_or_fetch(&mut self) -> Option<u64> {
-        take_or_fetch(&mut self.buffer)
     }
 
     /// Returns whether the last look still covers IDs.
@@ -89,16 +85,8 @@ impl Ids {
         let fetched = self.buffer.fetched().clone();
         let timeout = self.client.call_timeout();
         let core = self.client.core().clone();
-        wait(&core, &fetched, timeout, || self.take_or_fetch()).await
+        wait(&core, &fetched, timeout, || self.buffer.take_or_fetch()).await
     }
-}
-
-fn take_or_fetch(buffer: &mut Buffer) -> Option<u64> {
-    let id = buffer.take();
-    if id.is_none() {
-        buffer.fetch();
-    }
-    id
 }
 
 impl fmt::Debug for Ids {
@@ -199,13 +187,13 @@ impl SharedIds {
     pub fn try_next(&self) -> Result<Option<u64>, Error> {
         match self.take() {
             Some(id) => Ok(Some(id)),
-            None => self.client.core().check().map(|()| take_or_fetch(&mut self.lock())),
+            None => self.client.core().check().map(|()| self.lock().take_or_fetch()),
         }
     }
 
     pub(crate) async fn wait(&self) -> Result<u64, Error> {
         let timeout = self.client.call_timeout();
-        wait(self.client.core(), &self.fetched, timeout, || take_or_fetch(&mut self.lock())).await
+        wait(self.client.core(), &self.fetched, timeout, || self.lock().take_or_fetch()).await
     }
 
     #[inline]

@@ -20,29 +20,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// The shortest wait before the same daemon is asked again.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time for which an endpoint is left alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rest {
-    /// The limit of the last random time, or zero if the last call was answered.
-    backoff: Duration,
-}
-
-impl Rest {
-    pub(crate) const NONE: Self = Self { backoff: Duration::ZERO };
-
-    /// Doubles the back-off, and returns a random time up to it.
-    fn after_failure(&mut self) -> Duration {
-        self.backoff = (self.backoff * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
-        self.backoff.mul_f64(fastrand::f64())
-    }
-
-    /// Returns the time before a daemon that refused is connected again. It is never shorter than
-    /// after a failure.
-    fn after_refusal(&mut self, retry_after: Duration) -> Duration {
-        self.after_failure().max(asked_wait(retry_after))
-    }
-}
-
 /// Returns the time that a daemon asks for, up to a second, and a random time up to as much again,
 /// so that a herd spreads.
 fn asked_wait(retry_after: Duration) -> Duration {
@@ -58,7 +35,8 @@ pub(crate) struct Endpoint {
     pub(crate) is_dialing: bool,
     /// The number of the address that is tried next, among those of the name.
     pub(crate) address: Arc<AtomicUsize>,
-    rest: Rest,
+    /// The limit of the last random rest, or zero if the last call was answered.
+    backoff: Duration,
     rests_until: Instant,
     /// The time before which it is not asked again, if calls take turns.
     pauses_until: Instant,
@@ -96,7 +74,7 @@ impl Endpoints {
             connection: None,
             is_dialing: false,
             address: random_address(),
-            rest: Rest::NONE,
+            backoff: Duration::ZERO,
             rests_until: now,
             pauses_until: now,
             serves_at: now,
@@ -132,21 +110,21 @@ impl Endpoints {
     /// Notes that a call was answered.
     pub(crate) fn answered(&mut self, at: usize) {
         let endpoint = &mut self.all[at];
-        (endpoint.rest, endpoint.last, endpoint.serves_at) = (Rest::NONE, None, endpoint.rests_until);
+        (endpoint.backoff, endpoint.last, endpoint.serves_at) = (Duration::ZERO, None, endpoint.rests_until);
     }
 
     /// Notes a failure. The endpoint rests, and the next one has its turn.
     pub(crate) fn failed(&mut self, at: usize, failure: Failure, now: Instant) {
         let is_lone = self.all.len() == 1;
         let endpoint = &mut self.all[at];
-        let is_first = endpoint.rest.backoff.is_zero();
-        let (mut rest, serves_at) = match &failure {
-            Failure::Refused(refusal) => {
-                (endpoint.rest.after_refusal(refusal.retry_after), now + refusal.retry_after)
-            }
-            Failure::Lost(refusal) => (endpoint.rest.after_refusal(refusal.retry_after), now),
-            Failure::Reason(_) => (endpoint.rest.after_failure(), now),
+        let is_first = endpoint.backoff.is_zero();
+        endpoint.backoff = (endpoint.backoff * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
+        let (asked, serves_at) = match &failure {
+            Failure::Refused(refusal) => (refusal.retry_after, now + refusal.retry_after),
+            Failure::Lost(refusal) => (refusal.retry_after, now),
+            Failure::Reason(_) => (Duration::ZERO, now),
         };
+        let mut rest = endpoint.backoff.mul_f64(fastrand::f64()).max(asked_wait(asked));
         // The first time, a lone endpoint is connected again at once: it may be a balancer's name.
         if is_lone && is_first {
             rest = Duration::ZERO;
@@ -229,13 +207,21 @@ mod unit {
 
     #[test]
     fn the_back_off_grows_to_a_second_and_is_random() {
-        let mut rest = Rest::NONE;
+        let (mut endpoints, now) = endpoints(2, false);
+        let mut rests = |failure: Failure, count| -> Vec<Duration> {
+            let mut rest = |_| {
+                endpoints.failed(0, failure.clone(), now);
+                endpoints.all[0].rests_until - now
+            };
+            (0..count).map(&mut rest).collect()
+        };
         // The back-off has its limit after a few failures.
-        let rests: Vec<Duration> = (0..1_000).map(|_| rest.after_failure()).skip(10).collect();
-        assert!(rests.iter().all(|rest| *rest <= MAX_BACKOFF));
-        assert!(rests.iter().any(|rest| *rest > MAX_BACKOFF / 2));
-        assert!(rests.iter().any(|rest| *rest < MAX_BACKOFF / 2));
-        let waits: Vec<Duration> = (0..100).map(|_| rest.after_refusal(Duration::from_secs(60))).collect();
+        let limited = rests(Failure::new("down"), 1_000).split_off(10);
+        assert!(limited.iter().all(|rest| *rest <= MAX_BACKOFF));
+        assert!(limited.iter().any(|rest| *rest > MAX_BACKOFF / 2));
+        assert!(limited.iter().any(|rest| *rest < MAX_BACKOFF / 2));
+        let error = ErrorReply::leave(ErrorCode::Exhausted, Duration::from_secs(60), "");
+        let waits = rests(Failure::Refused(Arc::new(Refusal::new(&"ids".into(), &error))), 100);
         assert!(waits.iter().all(|wait| (MAX_BACKOFF..=2 * MAX_BACKOFF).contains(wait)));
         assert!(waits.iter().any(|wait| *wait != waits[0]));
     }
