@@ -11,9 +11,12 @@ pub fn one_line(text: &str) -> String {
 
 /// Returns a text without the user and the password that an address may have before an `@`, as in
 /// `http://user:password@host`, and without what follows a `?`. Messages repeat addresses that are
-/// wrong.
+/// wrong. The path of a Unix socket has none of these.
 #[must_use]
 pub fn hide_password(text: &str) -> Cow<'_, str> {
+    if text.starts_with("unix:") {
+        return Cow::Borrowed(text);
+    }
     let scheme = text.find("://");
     let start = scheme.map_or(0, |scheme| scheme + "://".len());
     if let Some(at) = text[start..].rfind('@')
@@ -49,6 +52,8 @@ mod tests {
             ("http://root:s3cret@etcd:2379?p=s3cret", "http://…@etcd:2379?…"),
             ("http://etcd:2379", "http://etcd:2379"),
             ("redis@host", "redis@host"),
+            ("unix:@name", "unix:@name"),
+            ("unix:/run/a?b@c", "unix:/run/a?b@c"),
             ("", ""),
         ] {
             assert_eq!(hide_password(text), shown);
