@@ -187,6 +187,12 @@ pub(crate) enum WrongLine {
     /// The bytes after [`HASHED`] are not the digits of a hash.
     #[error("found {HASHED} and {0} bytes, allowed: the 64 hex digits of a token's SHA-256")]
     Hash(usize),
+    /// The token has a control character, such as each second byte of UTF-16.
+    #[error(
+        "found a control character in a token, allowed: text in UTF-8; if it is a part of the token, write its sha256: \
+         line"
+    )]
+    Control,
     /// The token has this many bytes.
     #[error("found a token of {0} bytes, allowed: 1 to {TOKEN_BYTES_MAX}")]
     Size(usize),
@@ -214,6 +220,9 @@ fn hash_of(token: &[u8]) -> Result<TokenHash, WrongLine> {
     }
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(WrongLine::Size(token.len()));
+    }
+    if token.iter().any(u8::is_ascii_control) {
+        return Err(WrongLine::Control);
     }
     Ok(Tokens::hash(token))
 }
@@ -329,6 +338,14 @@ mod tests {
         let found = wrong_lines(b"sha256:\nsha256:12\nbilling: sha256:zz\n");
         assert_eq!(found, [(1, WrongLine::Hash(0)), (2, WrongLine::Hash(2)), (3, WrongLine::Hash(2))]);
         assert_eq!(wrong_lines(hashed_line(None, b"").as_bytes()), [(1, WrongLine::Size(0))]);
+    }
+
+    #[test]
+    fn a_token_has_no_control_characters() {
+        let utf_16: Vec<u8> = "\u{feff}a token".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for text in [&utf_16[..], b"first\rsecond", b"zero\0", b"a\ttab"] {
+            assert_eq!(wrong_lines(text), [(1, WrongLine::Control)], "{text:?}");
+        }
     }
 
     #[test]
