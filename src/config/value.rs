@@ -190,8 +190,11 @@ impl<'v> Value<'v> {
     }
 
     fn path_text(self) -> Result<&'v str, Refused> {
-        let path = self.toml.get_ref().as_str().filter(|path| !path.contains(char::is_control));
-        path.ok_or_else(|| self.refuse("a path such as \"/a/b\", without control characters"))
+        let is_path = |path: &&str| !path.contains(char::is_control) && !path.starts_with(['~', '$']);
+        let path = self.toml.get_ref().as_str().filter(is_path);
+        let allowed =
+            "a path such as \"/a/b\", without control characters; nothing replaces ~ or $NAME in it";
+        path.ok_or_else(|| self.refuse(allowed))
     }
 
     /// Reads the directory of the state, or the word for none.
