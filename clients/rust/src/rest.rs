@@ -37,9 +37,8 @@ pub(crate) struct Endpoint {
     pub(crate) address: Arc<AtomicUsize>,
     /// The limit of the last random rest, or zero if the last call was answered.
     backoff: Duration,
+    /// The time before which it is not connected again, nor asked if calls take turns.
     rests_until: Instant,
-    /// The time before which it is not asked again, if calls take turns.
-    pauses_until: Instant,
     /// The time before which the daemon cannot serve, as its last refusal says.
     serves_at: Instant,
     last: Option<Failure>,
@@ -76,7 +75,6 @@ impl Endpoints {
             address: random_address(),
             backoff: Duration::ZERO,
             rests_until: now,
-            pauses_until: now,
             serves_at: now,
             last: None,
             failures: 0,
@@ -91,7 +89,7 @@ impl Endpoints {
         let first = if self.takes_turns { turn % count } else { self.current };
         for at in (first..first + count).map(|at| at % count) {
             let endpoint = &self.all[at];
-            if self.takes_turns && endpoint.pauses_until > now {
+            if self.takes_turns && endpoint.rests_until > now {
                 continue;
             }
             if let Some(connection) = &endpoint.connection {
@@ -104,7 +102,7 @@ impl Endpoints {
                 return Step::Dial(at);
             }
         }
-        Step::Wait(self.all.iter().map(|endpoint| endpoint.rests_until.max(endpoint.pauses_until)).min())
+        Step::Wait(self.all.iter().map(|endpoint| endpoint.rests_until).min())
     }
 
     /// Notes that a call was answered.
@@ -155,8 +153,11 @@ impl Endpoints {
         let endpoint = &mut self.all[at];
         endpoint.serves_at = now + refusal.retry_after;
         endpoint.last = Some(Failure::Refused(refusal.clone()));
-        endpoint.pauses_until = now + asked_wait(refusal.retry_after).max(MIN_PAUSE);
-        endpoint.pauses_until
+        let until = now + asked_wait(refusal.retry_after).max(MIN_PAUSE);
+        if self.takes_turns {
+            endpoint.rests_until = until;
+        }
+        until
     }
 
     /// Returns the number of failures of each endpoint.
