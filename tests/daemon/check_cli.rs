@@ -276,6 +276,8 @@ fn without_privileges(machine: &Machine, options: &[&str]) -> Said {
     if !rustix::process::getuid().is_root() {
         command = Command::new(&snowbank);
     }
+    // Not the state of who runs the tests.
+    command.env("XDG_STATE_HOME", machine.path("home"));
     Said::by(command.arg("check").arg(file).args(options))
 }
 

@@ -59,6 +59,13 @@ fn a_host_name_gives_the_worker_id() {
 fn check_prints_the_worker_id_of_this_machine() {
     let directory = crate::support::directory();
     let path = directory.path().join("snowbank.toml");
+    // The state is not that of who runs the tests.
+    let check = || {
+        let mut check = program();
+        check.arg("check").arg(&path).env("SNOWBANK_IPV4", "10.0.0.5");
+        check.env("XDG_STATE_HOME", directory.path());
+        Said::by(&mut check)
+    };
     for (toml, parts) in [
         (
             "worker_id_from = \"ipv4\"\n",
@@ -75,13 +82,13 @@ fn check_prints_the_worker_id_of_this_machine() {
         ),
     ] {
         std::fs::write(&path, toml).expect("the configuration is written");
-        let said = Said::by(program().arg("check").arg(&path).env("SNOWBANK_IPV4", "10.0.0.5"));
+        let said = check();
         assert_eq!(said.code, Some(0), "{said:?}");
         assert!(parts.iter().all(|part| said.out.contains(part)), "{said:?}");
     }
     // What does not start here without a change of the configuration is a mistake.
     std::fs::write(&path, "worker_id_from = \"ipv4:10.0.0.0/8\"\n").expect("written");
-    let said = Said::by(program().arg("check").arg(&path).env("SNOWBANK_IPV4", "10.0.0.5"));
+    let said = check();
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.contains("whose subnet has 24 bits for its addresses, allowed: at most 10"), "{said:?}");
 }
