@@ -5,13 +5,10 @@
 //!   know this module: `serve` is an argument of a run.
 //! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
 //!   thread, so it does not delay the shards.
-//! - `fetch`: asks another daemon for its status.
 
 mod connections;
 mod exposition;
-mod fetch;
 mod http;
 mod words;
 
 pub(crate) use connections::{ADMIN_CONNECTIONS_MAX, serve};
-pub(crate) use fetch::Target;

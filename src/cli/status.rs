@@ -1,5 +1,7 @@
 //! `snowbank status`: the state of a daemon, in words.
 
+mod fetch;
+
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -12,12 +14,12 @@ use serde_json::Value;
 use super::next::{converse, parse_duration};
 use super::tls_options::TlsOptions;
 use super::{Failure, Outcome, whole};
-use crate::admin::Target;
 use crate::amounts::{counted, seconds, times};
 use crate::config::{self, Address, Grouped, Overrides};
 use crate::os_clock;
 use crate::server::health::finding::Finding;
 use crate::server::health::latency::Latency;
+use fetch::Target;
 use snowbank_wire::one_line;
 
 /// The address if neither an option nor a configuration names one.
@@ -90,7 +92,7 @@ fn address(arguments: &Arguments) -> Result<Address, Failure> {
 }
 
 async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let status = target.fetch().await.map_err(Failure::usage)?;
+    let status = target.fetch().await.map_err(Failure::Usage)?;
     match write(&status, None, arguments.json, out).and_then(|()| out.flush()) {
         // A reader that closes the pipe early, such as `head`, does not change the exit code.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -122,8 +124,7 @@ async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mu
                 write(status, last, arguments.json, &mut page)?;
             }
             Err(reason) if arguments.json => {
-                let unreachable = reason.to_string();
-                writeln!(page, "{}", serde_json::json!({ "ready": false, "unreachable": unreachable }))?;
+                writeln!(page, "{}", serde_json::json!({ "ready": false, "unreachable": reason }))?;
             }
             Err(reason) => writeln!(page, "{reason}")?,
         }
