@@ -13,8 +13,8 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use question::Question;
-use snowbank_tls::{ClientFiles, FileFault};
+pub use question::Unanswered;
+use snowbank_tls::ClientFiles;
 use snowbank_wire::Info;
 use snowbank_wire::address::Address;
 
@@ -39,61 +39,14 @@ impl fmt::Debug for PeerAccess {
     }
 }
 
-/// One peer's answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The address that was asked.
-    pub address: String,
-    /// The peer's description of itself, or the reason why there is none.
-    pub result: Result<Info, Unanswered>,
-}
-
-/// The reason why a peer gave no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// The name was not resolved within this time.
-    #[error("cannot resolve {0:?} within {1:?}")]
-    UnresolvedWithin(String, Duration),
-    /// The name cannot be resolved, for this reason.
-    #[error("cannot resolve {0:?}: {1}")]
-    Unresolved(String, String),
-    /// No connection could be made.
-    #[error("cannot reach it: {0}")]
-    Unreachable(String),
-    /// The files for TLS cannot be used.
-    #[error(transparent)]
-    Files(#[from] FileFault),
-    /// No answer came within this time.
-    #[error("no answer within {0:.1?}")]
-    Late(Duration),
-    /// The connection broke.
-    #[error("lost the connection: {0}")]
-    Lost(String),
-    /// The peer closed the connection.
-    #[error("it closed the connection")]
-    Closed,
-    /// The peer refused to answer.
-    #[error("it refused: {code}: {message}")]
-    Refused {
-        /// The name of the error code.
-        code: &'static str,
-        /// The peer's reason.
-        message: String,
-    },
-    /// The answer is none of Snowbank's protocol.
-    #[error("it does not speak Snowbank's protocol: {0}")]
-    Foreign(String),
-    /// The token is too long for a request.
-    #[error("{0}")]
-    Token(String),
-    /// The peer's INFO cannot be read.
-    #[error("{0}")]
-    Info(String),
-}
-
 /// Asks all peers at the same time, except those at `skipped` addresses. Resolving names and asking
-/// each take at most `within`. Returns the answers in the order of the configured addresses.
-pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
+/// each take at most `within`. Returns the addresses that were asked, each with its peer's answer, in
+/// the order of the configured addresses.
+pub async fn ask(
+    access: &PeerAccess,
+    within: Duration,
+    skipped: impl Fn(SocketAddr) -> bool,
+) -> Vec<(Address, Result<Info, Unanswered>)> {
     // The addresses to ask, each with the index of the configured address that led to it.
     let mut asked = Vec::new();
     let mut answers = Vec::new();
@@ -103,13 +56,18 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
             Err(reason) => answers.push((place, address, Err(reason))),
         }
     }
-    asked.retain(|(_, address)| !socket_address(address).is_some_and(&skipped));
+    asked.retain(|(_, address)| !address.socket_address().is_some_and(&skipped));
     asked.truncate(PEERS_MAX);
     let mut tasks = JoinSet::new();
     for (place, address) in asked {
-        let question = question(access, place, &address);
+        let token = access.token_for(place, &address).unwrap_or_default().to_vec();
+        let tls = match &access.addresses[place] {
+            // The server's certificate must have the configured name.
+            Address::Tls { host, .. } => access.tls.clone().server_name(host),
+            _ => access.tls.clone(),
+        };
         tasks.spawn(async move {
-            let answer = timeout(within, question.ask()).await;
+            let answer = timeout(within, question::ask(&address, &token, &tls)).await;
             let result = answer.unwrap_or(Err(Unanswered::Late(within)));
             (place, address, result)
         });
@@ -132,18 +90,6 @@ impl PeerAccess {
 /// Returns true if nobody on a network can read what a client sends to this address.
 pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
-}
-
-/// Returns the question for an address that the configured address with index `place` resolved to.
-/// The server's certificate must have the configured name.
-fn question(access: &PeerAccess, place: usize, address: &Address) -> Question {
-    let PeerAccess { addresses, tls, .. } = access;
-    let tls = match &addresses[place] {
-        Address::Tls { host, .. } => tls.clone().server_name(host),
-        _ => tls.clone(),
-    };
-    let token = access.token_for(place, address).unwrap_or_default().to_vec();
-    Question { address: address.clone(), token, tls }
 }
 
 async fn resolve_all(
@@ -185,36 +131,28 @@ async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Unan
     Ok(addresses)
 }
 
-/// Returns the socket address, if the address has an IP and no name.
-fn socket_address(address: &Address) -> Option<SocketAddr> {
-    match address {
-        Address::Tcp { host, port } | Address::Tls { host, port } => {
-            host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
-        }
-        Address::Unix(_) => None,
-    }
-}
-
 /// Returns the answers in the order of the configured addresses, each daemon once. A name may have
 /// IPv4 and IPv6 addresses, and its daemon may listen on only one of them. So an address that does
 /// not answer is left out if an address of the other family answers.
-fn distinct(mut all: Vec<(usize, Address, Result<Info, Unanswered>)>) -> Vec<Answer> {
+fn distinct(
+    mut all: Vec<(usize, Address, Result<Info, Unanswered>)>,
+) -> Vec<(Address, Result<Info, Unanswered>)> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     // The index of each configured address that answered, and whether it answered over IPv6.
     let mut answered = Vec::new();
     for (place, address, _) in all.iter().filter(|(.., result)| result.is_ok()) {
-        answered.extend(socket_address(address).map(|at| (*place, at.is_ipv6())));
+        answered.extend(address.socket_address().map(|at| (*place, at.is_ipv6())));
     }
     let mut instances = Vec::new();
     let mut answers = Vec::new();
     for (place, address, result) in all {
         let is_known = match &result {
             Ok(info) => info.instance.is_some() && instances.contains(&info.instance),
-            Err(_) => socket_address(&address).is_some_and(|at| answered.contains(&(place, !at.is_ipv6()))),
+            Err(_) => address.socket_address().is_some_and(|at| answered.contains(&(place, !at.is_ipv6()))),
         };
         if !is_known {
             instances.extend(result.as_ref().map(|info| info.instance.clone()));
-            answers.push(Answer { address: address.to_string(), result });
+            answers.push((address, result));
         }
     }
     answers
@@ -264,7 +202,8 @@ mod tests {
             answer(2, "10.0.0.2:1", None),
             answer(2, "10.0.0.3:1", Some("b")),
         ];
-        let addresses: Vec<String> = distinct(all).into_iter().map(|answer| answer.address).collect();
+        let addresses: Vec<String> =
+            distinct(all).into_iter().map(|(address, _)| address.to_string()).collect();
         assert_eq!(addresses, ["127.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Addresses on which a daemon listens, and to which a client connects.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -67,6 +67,16 @@ impl Address {
         match self {
             Address::Unix(_) => None,
             Address::Tcp { host, .. } | Address::Tls { host, .. } => host.parse().ok(),
+        }
+    }
+
+    /// Returns the IP address and the port, unless the host is a name or has a zone.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Unix(_) => None,
+            Address::Tcp { port, .. } | Address::Tls { port, .. } => {
+                self.ip().map(|ip| SocketAddr::new(ip, *port))
+            }
         }
     }
 

@@ -93,17 +93,6 @@ pub enum SourceKind {
     Ticket,
 }
 
-/// A worker ID that two daemons have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedWorkerId {
-    /// The source of the first daemon.
-    pub source: String,
-    /// The worker ID of the first daemon.
-    pub worker_id: u64,
-    /// The layout of the first daemon's source, in full text form.
-    pub layout: String,
-}
-
 /// An INFO reply that is not the JSON that the protocol promises.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInfo {
@@ -140,11 +129,11 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon whose IDs the other daemon can hand out at the same time.
-    /// Returns `None` if there is no such worker ID, or if the two are one daemon. Also if one of
-    /// them does not name its instance.
+    /// Returns a worker ID of this daemon whose IDs the other daemon can hand out at the same time,
+    /// after the name of its source. Returns `None` if there is no such worker ID, or if the two are
+    /// one daemon. Also if one of them does not name its instance.
     #[must_use]
-    pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
+    pub fn shared_worker_id(&self, other: &Self) -> Option<(&str, u64)> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
         if instances[0] == instances[1] {
             return None;
@@ -154,7 +143,7 @@ impl Info {
             let (worker_id, _) = others
                 .iter()
                 .find_map(|(_, other, its)| layout.concurrent_collision(&workers, other, its))?;
-            Some(SharedWorkerId { source: source.to_owned(), worker_id, layout: layout.to_string() })
+            Some((source, worker_id))
         })
     }
 

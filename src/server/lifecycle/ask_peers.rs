@@ -7,7 +7,7 @@ use super::threads::make_runtime;
 use crate::config::Address;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_fleet::peers::{self, Answer, PeerAccess};
+use snowbank_fleet::peers::{self, PeerAccess, Unanswered};
 use snowbank_wire::Info;
 
 /// The longest time that a start waits for its peers. A peer answers within milliseconds, and
@@ -30,7 +30,7 @@ pub(super) fn refuse_shared(
     let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
     let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, |at| {
-        own.iter().filter_map(socket_address).any(|own| leads_to(at, own))
+        own.iter().filter_map(Address::socket_address).any(|own| leads_to(at, own))
     }));
     // The runtime may still be resolving a name. The start does not wait for that.
     runtime.shutdown_background();
@@ -39,10 +39,13 @@ pub(super) fn refuse_shared(
 
 /// Compares this daemon with the peers that answered. An answer that comes from this daemon itself
 /// is ignored.
-fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartError> {
+fn compare(
+    info_json: &[u8],
+    answers: &[(Address, Result<Info, Unanswered>)],
+) -> Result<Option<Note>, StartError> {
     let own = Info::from_json(info_json).ok();
     let mut silent = Vec::new();
-    for Answer { address, result } in answers {
+    for (address, result) in answers {
         let info = match result {
             Ok(info) => info,
             Err(reason) => {
@@ -52,12 +55,11 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
         };
         let Some(own) = &own else { continue };
         let is_itself = info.instance.is_some() && info.instance == own.instance;
-        if let Some(shared) = own.shared_worker_id(info).filter(|_| !is_itself) {
+        if let Some((source, worker_id)) = own.shared_worker_id(info).filter(|_| !is_itself) {
             let name = info.instance.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
             return Err(StartError::WorkerIdHeld(format!(
-                "peer {address}{name}, one of fleet.peers, has worker ID {} of source {:?} too: both would hand out the same \
-                 IDs; give this daemon a worker ID of its own (worker_ids), or stop the other one",
-                shared.worker_id, shared.source
+                "peer {address}{name}, one of fleet.peers, has worker ID {worker_id} of source {source:?} too: both \
+                 would hand out the same IDs; give this daemon a worker ID of its own (worker_ids), or stop the other one"
             )));
         }
     }
@@ -69,16 +71,6 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
             answers.len()
         ))
     }))
-}
-
-/// Returns the socket address of an address that names an IP.
-fn socket_address(address: &Address) -> Option<SocketAddr> {
-    match address {
-        Address::Tcp { host, port } | Address::Tls { host, port } => {
-            Some(SocketAddr::new(host.parse().ok()?, *port))
-        }
-        Address::Unix(_) => None,
-    }
 }
 
 /// Returns whether a connection to `address` reaches `listener`, which is on this machine.

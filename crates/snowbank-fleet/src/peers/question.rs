@@ -1,12 +1,12 @@
 //! One question to one peer: HELLO and INFO on a connection of its own.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::Unanswered;
-use snowbank_tls::ClientFiles;
+use snowbank_tls::{ClientFiles, FileFault};
 use snowbank_wire::address::Address;
 use snowbank_wire::collect::{InfoCollector, Progress};
 use snowbank_wire::reply::{self, Reply};
@@ -15,63 +15,94 @@ use snowbank_wire::{ErrorCode, ErrorReply, Hello, Info, Parsed, VERSION, one_lin
 /// The tag of both requests.
 const TAG: u16 = 1;
 
-/// A question, with what the peer must see before it answers.
-pub(super) struct Question {
-    /// An address that names an IP, or a Unix socket.
-    pub(super) address: Address,
-    /// The token. Empty: none.
-    pub(super) token: Vec<u8>,
-    pub(super) tls: ClientFiles,
+/// The reason why a peer gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The name was not resolved within this time.
+    #[error("cannot resolve {0:?} within {1:?}")]
+    UnresolvedWithin(String, Duration),
+    /// The name cannot be resolved, for this reason.
+    #[error("cannot resolve {0:?}: {1}")]
+    Unresolved(String, String),
+    /// No connection could be made.
+    #[error("cannot reach it: {0}")]
+    Unreachable(String),
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Files(#[from] FileFault),
+    /// No answer came within this time.
+    #[error("no answer within {0:.1?}")]
+    Late(Duration),
+    /// The connection broke.
+    #[error("lost the connection: {0}")]
+    Lost(String),
+    /// The peer closed the connection.
+    #[error("it closed the connection")]
+    Closed,
+    /// The peer refused to answer.
+    #[error("it refused: {code}: {message}")]
+    Refused {
+        /// The name of the error code.
+        code: &'static str,
+        /// The peer's reason.
+        message: String,
+    },
+    /// The answer is none of Snowbank's protocol.
+    #[error("it does not speak Snowbank's protocol: {0}")]
+    Foreign(String),
+    /// The token is too long for a request.
+    #[error("{0}")]
+    Token(String),
+    /// The peer's INFO cannot be read.
+    #[error("{0}")]
+    Info(String),
 }
 
-impl Question {
-    /// Connects and asks, without a time limit.
-    pub(super) async fn ask(&self) -> Result<Info, Unanswered> {
-        match &self.address {
-            Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                self.converse(stream.map_err(unreachable)?).await
-            }
-            Address::Tls { host, port } => {
-                let connector = self.tls.read()?;
-                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
-                self.converse(connector.connect(host, stream).await.map_err(unreachable)?).await
-            }
-            Address::Unix(path) => self.converse(UnixStream::connect(path).await.map_err(unreachable)?).await,
+/// Connects to an address that names an IP, or to a Unix socket, and asks, without a time limit. An
+/// empty token means none.
+pub(super) async fn ask(address: &Address, token: &[u8], tls: &ClientFiles) -> Result<Info, Unanswered> {
+    match address {
+        Address::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await;
+            converse(stream.map_err(unreachable)?, token).await
         }
+        Address::Tls { host, port } => {
+            let connector = tls.read()?;
+            let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+            converse(connector.connect(host, stream).await.map_err(unreachable)?, token).await
+        }
+        Address::Unix(path) => converse(UnixStream::connect(path).await.map_err(unreachable)?, token).await,
     }
+}
 
-    async fn converse(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<Info, Unanswered> {
-        let mut out = Vec::new();
-        let hello = Hello { version: VERSION, token: &self.token };
-        request::encode_hello(&mut out, TAG, &hello).map_err(|error| Unanswered::Token(error.to_string()))?;
-        request::encode_info(&mut out, TAG);
-        stream.write_all(&out).await.map_err(lost)?;
-        stream.flush().await.map_err(lost)?;
-        let mut input = Vec::new();
-        let mut info = InfoCollector::default();
-        loop {
-            let (frame, consumed) = match reply::parse(&input) {
-                Parsed::Incomplete => {
-                    if stream.read_buf(&mut input).await.map_err(lost)? == 0 {
-                        return Err(Unanswered::Closed);
-                    }
-                    continue;
+async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, token: &[u8]) -> Result<Info, Unanswered> {
+    let mut out = Vec::new();
+    let hello = Hello { version: VERSION, token };
+    request::encode_hello(&mut out, TAG, &hello).map_err(|error| Unanswered::Token(error.to_string()))?;
+    request::encode_info(&mut out, TAG);
+    stream.write_all(&out).await.map_err(lost)?;
+    stream.flush().await.map_err(lost)?;
+    let mut input = Vec::new();
+    let mut info = InfoCollector::default();
+    loop {
+        let (frame, consumed) = match reply::parse(&input) {
+            Parsed::Incomplete => {
+                if stream.read_buf(&mut input).await.map_err(lost)? == 0 {
+                    return Err(Unanswered::Closed);
                 }
-                Parsed::BadLength(_) => return Err(foreign(&"its answer is no frame")),
-                Parsed::Frame { content, consumed, .. } => {
-                    (content.map_err(|fault| foreign(&fault))?, consumed)
-                }
-            };
-            let progress = match &frame {
-                Reply::Error(error) => return Err(refused(error)),
-                Reply::Welcome(_) => Progress::More,
-                frame => info.add(frame).map_err(|bad| foreign(&bad))?,
-            };
-            input.drain(..consumed);
-            if progress == Progress::Done {
-                return info.finish().map_err(|bad| Unanswered::Info(bad.to_string()));
+                continue;
             }
+            Parsed::BadLength(_) => return Err(foreign(&"its answer is no frame")),
+            Parsed::Frame { content, consumed, .. } => (content.map_err(|fault| foreign(&fault))?, consumed),
+        };
+        let progress = match &frame {
+            Reply::Error(error) => return Err(refused(error)),
+            Reply::Welcome(_) => Progress::More,
+            frame => info.add(frame).map_err(|bad| foreign(&bad))?,
+        };
+        input.drain(..consumed);
+        if progress == Progress::Done {
+            return info.finish().map_err(|bad| Unanswered::Info(bad.to_string()));
         }
     }
 }
