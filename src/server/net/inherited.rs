@@ -11,15 +11,13 @@ use listenfd::ListenFd;
 use socket2::Socket;
 
 use super::listen::{self, Listener};
-use super::listen_error::ListenError;
+use super::listen_error::{ListenError, SOCKETS_MAX};
 use crate::config::{Address, Purpose};
 use crate::server::shared::start_error::StartError;
 
 /// The number of the first inherited descriptor.
 const FIRST_DESCRIPTOR: usize = 3;
 
-/// The most sockets that are taken over. A larger number is an error in the environment.
-pub(super) const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 

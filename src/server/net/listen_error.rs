@@ -4,10 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::inherited::SOCKETS_MAX;
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 use snowbank_state::system_error::{may_pass, more_files};
+
+/// The most sockets that are inherited. A larger number is an error in the environment.
+pub(super) const SOCKETS_MAX: usize = 256;
 
 /// The reason why the daemon cannot listen at an address, or on a socket that it has inherited.
 #[derive(Debug, thiserror::Error)]

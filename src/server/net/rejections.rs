@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use super::socket_stream::Ends;
+use super::ends::Ends;
 use crate::server::health::metrics::CloseReason;
 use crate::server::health::rate_limited_log::RateLimited;
 

@@ -1,7 +1,7 @@
 //! One type for TCP, Unix and TLS connections.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::counted_socket::{CountedSocket, TlsRead};
+use super::ends::{Ends, listener_of, network_of};
 use super::rejections::Rejections;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
@@ -201,34 +202,6 @@ impl SocketStream {
     }
 }
 
-/// The two ends of a connection, for log lines.
-#[derive(Debug)]
-pub(crate) struct Ends {
-    pub(crate) peer: String,
-    /// A name that all connections of one peer share.
-    pub(crate) origin: String,
-    /// The daemon's own address.
-    pub(crate) listener: String,
-}
-
-impl Ends {
-    /// Returns the ends of a connection before its TLS handshake.
-    pub(crate) fn of_handshake(socket: &TcpStream) -> Ends {
-        let peer = socket.peer_addr();
-        let unknown = || String::from("unknown");
-        Ends {
-            peer: peer.as_ref().map_or_else(|_| unknown(), SocketAddr::to_string),
-            origin: peer.as_ref().map_or_else(|_| unknown(), |peer| network_of(peer.ip())),
-            listener: listener_of(socket, "tls:"),
-        }
-    }
-}
-
-fn listener_of(socket: &TcpStream, prefix: &str) -> String {
-    let Ok(address) = socket.local_addr() else { return String::from("unknown") };
-    format!("{prefix}{}", SocketAddr::new(address.ip().to_canonical(), address.port()))
-}
-
 /// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
 /// and waits a moment so that the peer can read the alert.
 ///
@@ -253,17 +226,6 @@ pub(crate) async fn shake(
                 SocketStream::Tcp(socket.tcp).linger(|| ()).await;
             }
             Err(failure)
-        }
-    }
-}
-
-/// Returns an IPv4 address as it is. For an IPv6 address, returns its network of 64 bits.
-pub(crate) fn network_of(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            format!("{}/64", Ipv6Addr::from(network))
         }
     }
 }

@@ -17,8 +17,9 @@ use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::acceptor::{Admitted, OpenConnection};
 use crate::server::health::metrics::CloseReason;
+use crate::server::net::ends::Ends;
 use crate::server::net::pending::Pending;
-use crate::server::net::socket_stream::{self, Ends, SocketStream};
+use crate::server::net::socket_stream::{self, SocketStream};
 use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
