@@ -15,7 +15,7 @@ use crate::config::{Overrides, Secrets, Settings, SourceSettings};
 use crate::os_clock;
 use crate::server::StartError;
 use snowbank_fleet::{
-    Begins, Coordinator, Entry, FleetError, FleetLimits, Freed, Freeing, Operator, Prepared, Preparing,
+    Begins, Coordinator, Entry, FleetError, FleetLimits, Freeing, Operator, Prepared, Preparing,
 };
 use snowbank_id::layout::{Layout, UnixMicros};
 use snowbank_state::new_identity;
@@ -462,7 +462,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     }
     let write = new_identity();
     let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
-    let Freed { holder, free_at } = operator.release(layout, *number, freeing)?;
+    let (holder, free_at) = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = json!({ "space": space, "number": number, "holder": holder });
         return Ok(write_json(&freed, out)?);

@@ -65,7 +65,7 @@ pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Free, Member, Names, Pause, Pool, Taken, Want};
 pub use notes::{Note, NoteStore, Notes};
 pub use notice::{CONNECTING, HORIZON_MIN, MESSAGES, POLL_PERIOD, SWAP, noticed_within};
-pub use operator::{Begins, Entry, Freed, Freeing, Operator, Prepared, Preparing, above};
+pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. [`Coordinator::swap`] takes several, and writes only if
 /// all keys are as expected.

@@ -44,15 +44,6 @@ pub struct Entry {
     pub is_free: bool,
 }
 
-/// A worker ID that an operator has freed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// The former holder's name for people. `None`: the key could not be read.
-    pub holder: Option<String>,
-    /// The instant from which a daemon can take the number.
-    pub free_at: UnixMicros,
-}
-
 /// The name of the writer in a counter that `snowbank ticket set` has written.
 const COUNTER_SETTER: &str = "snowbank ticket set";
 
@@ -272,6 +263,9 @@ impl Operator<'_> {
     ///
     /// A key that cannot be read gets the highest bound that daemons accept.
     ///
+    /// Returns the former holder's name for people, unless the key could not be read, and the instant
+    /// from which a daemon can take the number.
+    ///
     /// # Errors
     /// The command is refused, or the coordinator did not answer.
     pub fn release(
@@ -279,7 +273,7 @@ impl Operator<'_> {
         layout: &Layout,
         number: u64,
         freeing: Freeing<'_>,
-    ) -> Result<Freed, FleetError> {
+    ) -> Result<(Option<String>, UnixMicros), FleetError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
         let key = Paths::of(self.name).number(place, number);
@@ -327,15 +321,14 @@ impl Operator<'_> {
         let write = freeing.write.to_owned();
         let released = NumberKey { write, released: true, id_bound, highest, ..held };
         let free_at = rules::free_at(&released, instant_of(layout, id_bound), Duration::MAX);
-        let freed = Freed { holder, free_at };
         let swaps = [
             Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
             Swap::write(key.clone(), Some(stored), released.text()),
         ];
         match self.coordinator.swap(&swaps)? {
-            Swapped::Done => Ok(freed),
+            Swapped::Done => Ok((holder, free_at)),
             // The first try was done, and its answer was lost.
-            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(freed),
+            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok((holder, free_at)),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
                 Err(refused(&"the fleet's marker has just changed; try again"))
             }

@@ -50,12 +50,6 @@ pub struct Prepared {
     pub limits: Option<FleetLimits>,
 }
 
-/// A layout, and the indices of the ID spaces that can make the same IDs.
-struct Rivals<'a> {
-    layout: &'a Layout,
-    indices: Vec<usize>,
-}
-
 impl Operator<'_> {
     /// Writes the marker with the ID spaces of these layouts, and with its floor. `new_identity`
     /// makes the identities of a new marker and of each write. No two of these layouts may collide.
@@ -82,9 +76,10 @@ impl Operator<'_> {
             .map(|layout| layout.space().to_string())
             .filter(|space| marker.place_of(space).is_none())
             .collect();
+        // Each layout, with the indices of the ID spaces that can make the same IDs.
         let mut rivals = Vec::new();
         for &layout in layouts {
-            rivals.push(Rivals { layout, indices: marker.rivals(&layout.space().to_string()) });
+            rivals.push((layout, marker.rivals(&layout.space().to_string())));
         }
         if !is_new && !is_growing && !missing.is_empty() {
             return Err(FleetError::Refused(self.other_spaces(&marker, layouts)));
@@ -136,10 +131,6 @@ impl Operator<'_> {
 
     /// Changes the limits of a fleet whose daemons have all stopped. The marker gets a new identity
     /// and a floor above the bounds of all keys.
-    ///
-    /// Each daemon's write compares the marker, so after the first write no daemon of the earlier
-    /// identity writes a key. So a second look at the keys sees all bounds. If it finds a bound that
-    /// is too far ahead, the earlier marker is put back.
     fn change_limits(
         &mut self,
         marker: &mut Marker,
@@ -148,21 +139,12 @@ impl Operator<'_> {
         preparing: Preparing,
         new_identity: fn() -> String,
     ) -> Result<(), FleetError> {
-        let mut original = as_read(before.as_deref(), marker);
-        let Preparing { limits, now, .. } = preparing;
-        self.highest_unless_held(marker, layouts, preparing)?;
-        (marker.identity, marker.limits) = (new_identity(), limits);
-        self.write_marker(marker, before, new_identity)?;
-        match self.highest_unless_held(marker, layouts, preparing) {
-            Ok(highest) => {
-                raise_floor(marker, highest, now)?;
-                self.write_marker(marker, before, new_identity)
-            }
-            Err(error) => {
-                self.write_marker(&mut original, before, new_identity)?;
-                Err(error)
-            }
-        }
+        let look = |it: &mut Self, marker: &Marker| it.highest_unless_held(marker, layouts, preparing);
+        look(self, marker)?;
+        (marker.identity, marker.limits) = (new_identity(), preparing.limits);
+        let highest = self.write_and_look_again(marker, before, new_identity, look)?;
+        raise_floor(marker, highest, preparing.now)?;
+        self.write_marker(marker, before, new_identity)
     }
 
     /// Returns an instant above the bounds of all keys. Refuses if one of them is more than
@@ -213,35 +195,42 @@ impl Operator<'_> {
 
     /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now. Also
     /// returns, for each replacing layout, the instant at which it is past its rivals' IDs.
-    ///
-    /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
-    /// daemon can start in the rivals, because each daemon's write compares the marker. So a second
-    /// check sees all holders. If the second check finds a holder, the rivals are put back into the
-    /// marker.
     fn replace(
         &mut self,
         marker: &mut Marker,
         before: &mut Option<String>,
-        rivals: &[Rivals<'_>],
+        rivals: &[(&Layout, Vec<usize>)],
         new_identity: fn() -> String,
     ) -> Result<(Vec<String>, Vec<UnixMicros>), FleetError> {
-        let mut original = as_read(before.as_deref(), marker);
-        let floors = self.floors_unless_held(marker, rivals)?;
+        let look = |it: &mut Self, marker: &Marker| it.floors_unless_held(marker, rivals);
+        let mut floors = look(self, marker)?;
         let mut replaced = Vec::new();
-        for Rivals { indices, .. } in rivals {
+        for (_, indices) in rivals {
             replaced.extend(marker.replace(indices));
         }
-        if replaced.is_empty() {
-            return Ok((replaced, floors));
+        if !replaced.is_empty() {
+            floors = self.write_and_look_again(marker, before, new_identity, look)?;
         }
+        Ok((replaced, floors))
+    }
+
+    /// Writes a marker that was changed after a first look at the keys, and looks again. Each daemon's
+    /// write compares the marker, so after this write no daemon of the earlier marker writes a key. So
+    /// the second look sees all holders and bounds. If it refuses, puts the earlier marker back.
+    fn write_and_look_again<T>(
+        &mut self,
+        marker: &mut Marker,
+        before: &mut Option<String>,
+        new_identity: fn() -> String,
+        look: impl FnOnce(&mut Self, &Marker) -> Result<T, FleetError>,
+    ) -> Result<T, FleetError> {
+        let earlier = before.as_deref().and_then(|text| parse_to_replace::<Marker>(text).ok());
         self.write_marker(marker, before, new_identity)?;
-        match self.floors_unless_held(marker, rivals) {
-            Ok(floors) => Ok((replaced, floors)),
-            Err(error) => {
-                self.write_marker(&mut original, before, new_identity)?;
-                Err(error)
-            }
+        let seen = look(self, marker);
+        if let (Err(_), Some(mut earlier)) = (&seen, earlier) {
+            self.write_marker(&mut earlier, before, new_identity)?;
         }
+        seen
     }
 
     /// Returns, for each layout with rivals, the instant at which it is past the rivals' IDs.
@@ -249,10 +238,10 @@ impl Operator<'_> {
     fn floors_unless_held(
         &mut self,
         marker: &Marker,
-        rivals: &[Rivals<'_>],
+        rivals: &[(&Layout, Vec<usize>)],
     ) -> Result<Vec<UnixMicros>, FleetError> {
         let mut floors = Vec::new();
-        for Rivals { layout, indices } in rivals {
+        for (layout, indices) in rivals {
             let mut bound = 0;
             for &index in indices {
                 bound = bound.max(self.bound_unless_held(marker, index, layout)?);
@@ -322,12 +311,6 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
         let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
         UnixMicros(start.0.saturating_add(tick_us))
     })
-}
-
-/// Returns the marker as it was read, without what this command has changed in it so far.
-fn as_read(before: Option<&str>, marker: &Marker) -> Marker {
-    let read = before.and_then(|text| parse_to_replace::<Marker>(text).ok());
-    read.unwrap_or_else(|| marker.clone())
 }
 
 fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {

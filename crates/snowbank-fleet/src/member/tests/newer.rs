@@ -93,7 +93,7 @@ fn an_operator_frees_a_number_of_a_later_release_by_force() {
     let freeing = |is_forced| Freeing { write: "w", now: WALL, is_forced, is_lowering: false };
     let free = |is_forced| operate(&store, |operator| operator.release(&twitter(), 5, freeing(is_forced)));
     assert!(free(false).unwrap_err().to_string().contains("found \"more\""));
-    assert!(free(true).unwrap().holder.is_some());
+    assert!(free(true).unwrap().0.is_some());
     let freed = NumberKey::parse(&store.text(&key_five())).unwrap();
     assert_eq!(freed.id_bound, covered, "its bound holds");
 }

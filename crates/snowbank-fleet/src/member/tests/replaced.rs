@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Begins, Freed, Freeing, Marker, Prepared, Preparing};
+use crate::{Begins, Freeing, Marker, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 fn after() -> Layout {
@@ -149,14 +149,14 @@ fn a_replaced_space_can_return_while_its_numbers_are_held() {
     assert_ne!(markers[1], markers[2], "each write of the marker has another text");
 }
 
-fn release(store: &Store, number: u64, is_forced: bool) -> Result<Freed, String> {
+fn release(store: &Store, number: u64, is_forced: bool) -> Result<(), String> {
     free(store, number, is_forced, false)
 }
 
-fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<Freed, String> {
+fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<(), String> {
     let freeing = Freeing { write: "freed", now: WALL, is_forced, is_lowering };
     let freed = operate(store, |operator| operator.release(&twitter(), number, freeing));
-    freed.map_err(|error| error.to_string())
+    freed.map(drop).map_err(|error| error.to_string())
 }
 
 /// An operator's check finds what a start would be refused for.
