@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::inputs::Inputs;
@@ -14,9 +15,7 @@ use super::{Failure, Outcome, cores};
 use crate::config::{Overrides, Secrets, Settings, SourceSettings};
 use crate::os_clock;
 use crate::server::StartError;
-use snowbank_fleet::{
-    Begins, Coordinator, Entry, FleetError, FleetLimits, Freeing, Operator, Prepared, Preparing,
-};
+use snowbank_fleet::{Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros};
 use snowbank_state::new_identity;
 
@@ -163,62 +162,6 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// A prepared fleet, as `snowbank fleet init` shows it.
-#[derive(Serialize)]
-struct PreparedFleet<'a> {
-    fleet: &'a str,
-    /// False if the fleet was prepared before.
-    is_new: bool,
-    spaces: Vec<String>,
-    /// The ID spaces that were added to a prepared fleet.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    added: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    replaced: Vec<String>,
-    /// The fleet's floor.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    above: Option<String>,
-    /// The fleet's horizon and `max_ahead`, if they have changed.
-    #[serde(flatten)]
-    limits: Option<FleetLimits>,
-}
-
-impl PreparedFleet<'_> {
-    fn write(&self, is_floor_changed: bool, out: &mut impl Write) -> Outcome {
-        let PreparedFleet { fleet: name, spaces, added, replaced, above, is_new, limits } = self;
-        if *is_new {
-            writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
-        } else if !added.is_empty() || !replaced.is_empty() || limits.is_some() || is_floor_changed {
-            writeln!(out, "fleet {name:?} changed")?;
-        } else {
-            writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
-        }
-        for space in added {
-            writeln!(out, "added {space}")?;
-        }
-        for space in replaced {
-            writeln!(
-                out,
-                "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
-            )?;
-        }
-        if let Some(limits) = limits {
-            writeln!(out, "the fleet has {limits} now; daemons that are configured otherwise are refused")?;
-        }
-        if let Some(floor) = above {
-            writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
-            if *is_new {
-                writeln!(
-                    out,
-                    "a daemon of an earlier fleet must ask the coordinator: before it starts, remove the file \"fleet\" from its \
-                     state directory"
-                )?;
-            }
-        }
-        Ok(())
-    }
-}
-
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
     let limits = fleet.settings.fleet_limits();
@@ -239,20 +182,52 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     };
     let preparing = Preparing { begins, is_growing: arguments.add, limits, now };
     let prepared = operator.init(&layouts, preparing, new_identity)?;
-    let Prepared { is_new, replaced, is_floor_changed, limits, .. } = prepared;
-    let shown = PreparedFleet {
-        fleet: operator.name,
-        is_new,
-        spaces: layouts.iter().map(|layout| layout.space().to_string()).collect(),
-        added: if is_new { Vec::new() } else { prepared.added },
-        replaced,
-        above: prepared.floor.map(|floor| floor.rfc3339(3)),
-        limits,
-    };
+    let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
     if arguments.common.json {
+        let mut shown = json!(prepared);
+        shown["fleet"] = json!(operator.name);
+        shown["spaces"] = json!(spaces);
+        if let Some(floor) = prepared.floor {
+            shown["above"] = json!(floor.rfc3339(3));
+        }
         return Ok(write_json(&shown, out)?);
     }
-    shown.write(is_floor_changed, out)
+    write_prepared(operator.name, &spaces.join(", "), &prepared, out)
+}
+
+fn write_prepared(name: &str, spaces: &str, prepared: &Prepared, out: &mut impl Write) -> Outcome {
+    let Prepared { is_new, added, replaced, floor, is_floor_changed, limits } = prepared;
+    if *is_new {
+        writeln!(out, "fleet {name:?} prepared: {spaces}")?;
+    } else if !added.is_empty() || !replaced.is_empty() || limits.is_some() || *is_floor_changed {
+        writeln!(out, "fleet {name:?} changed")?;
+    } else {
+        writeln!(out, "fleet {name:?} is prepared already: {spaces}; nothing changed")?;
+    }
+    for space in added {
+        writeln!(out, "added {space}")?;
+    }
+    for space in replaced {
+        writeln!(
+            out,
+            "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
+        )?;
+    }
+    if let Some(limits) = limits {
+        writeln!(out, "the fleet has {limits} now; daemons that are configured otherwise are refused")?;
+    }
+    if let Some(floor) = floor {
+        let floor = floor.rfc3339(3);
+        writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
+        if *is_new {
+            writeln!(
+                out,
+                "a daemon of an earlier fleet must ask the coordinator: before it starts, remove the file \"fleet\" from its \
+                 state directory"
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads `--above`: an instant at or above all IDs handed out.
@@ -304,7 +279,7 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
     let counters = read_counters(&mut operator, sources)?;
     if common.json {
-        return Ok(write_json(&listed(lists.concat(), counters), out)?);
+        return Ok(write_listed(&lists.concat(), &counters, out)?);
     }
     if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker ID was ever used")?;
@@ -332,7 +307,8 @@ fn line(entry: &Entry) -> String {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// A counter of the fleet.
+#[derive(Serialize)]
 struct CounterEntry {
     counter: String,
     next: String,
@@ -347,16 +323,18 @@ impl CounterEntry {
     }
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Listed<N> {
-    Number(N),
-    Counter(CounterEntry),
-}
-
-fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
-    let counters = counters.into_iter().map(Listed::Counter);
-    numbers.into_iter().map(Listed::Number).chain(counters).collect()
+/// Writes a JSON list of entries, and then of counters.
+fn write_listed(
+    entries: &[impl Serialize],
+    counters: &[CounterEntry],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut json = serde_json::Serializer::new(&mut *out);
+    let mut list = json.serialize_seq(None)?;
+    entries.iter().try_for_each(|entry| list.serialize_element(entry))?;
+    counters.iter().try_for_each(|counter| list.serialize_element(counter))?;
+    list.end()?;
+    writeln!(out)
 }
 
 /// Reads the counters of these sources.
@@ -433,7 +411,7 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let counters = read_counters(&mut operator, sources)?;
     let unreadable = all.iter().map(|counts| counts.unreadable).sum();
     if common.json {
-        write_json(&listed(all, counters), out)?;
+        write_listed(&all, &counters, out)?;
     } else {
         for Counts { space, workers, held, free, .. } in &all {
             writeln!(out, "{space}: {held} of {workers} worker IDs held, {free} free")?;

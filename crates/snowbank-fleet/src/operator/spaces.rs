@@ -1,5 +1,7 @@
 //! The command that writes a fleet's marker: its ID spaces and its floor.
 
+use serde::Serialize;
+
 use super::Operator;
 use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths, parse_to_replace};
 use crate::member::{instant_of, other_limits};
@@ -34,19 +36,24 @@ pub struct Preparing {
 }
 
 /// The result of a preparation: what has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Prepared {
     /// True if the fleet was not prepared before.
     pub is_new: bool,
-    /// The ID spaces that were added.
+    /// The ID spaces that were added to a fleet that was prepared before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
     /// The ID spaces that were replaced, because they can make the same IDs as the added spaces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<String>,
     /// The floor, if there is one.
+    #[serde(skip)]
     pub floor: Option<UnixMicros>,
     /// True if the floor has changed.
+    #[serde(skip)]
     pub is_floor_changed: bool,
     /// The fleet's limits, if they have changed.
+    #[serde(flatten)]
     pub limits: Option<FleetLimits>,
 }
 
@@ -115,7 +122,8 @@ impl Operator<'_> {
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
         let limits = is_other.then_some(limits);
-        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed, limits })
+        let added = if is_new { Vec::new() } else { missing };
+        Ok(Prepared { is_new, added, replaced, floor, is_floor_changed, limits })
     }
 
     fn unknown_beginning(&self) -> String {
