@@ -39,10 +39,8 @@ pub(super) enum NotYet<F> {
 pub(super) enum Parked<F> {
     /// The request waits in its source's queue.
     Queued(Box<Queued<F>>),
-    /// The request waits until its client's rate allows its IDs.
-    Paced(Box<Paced<F>>),
-    /// The request waits for its source's first grant.
-    Ungranted(Box<Ungranted<F>>),
+    /// The request waits for its client's rate, or for its source's first grant.
+    Timed(Box<Timed<F>>),
 }
 
 impl Turn<'_> {
@@ -99,7 +97,8 @@ impl Turn<'_> {
         let request = Request { ask: Ask { count: permit.count, ..request.ask }, ..request };
         let held = Held(Some(permit));
         if at > request.read_at {
-            return Err(NotYet::Parked(Parked::Paced(Box::new(Paced { request, at, held }))));
+            let timed = Timed { request, until: at, ungranted_in: None, held };
+            return Err(NotYet::Parked(Parked::Timed(Box::new(timed))));
         }
         self.allocate_held(request, held)
     }
@@ -154,9 +153,9 @@ impl Turn<'_> {
         match self.config.supplies[ask.source].stage {
             Stage::Granted => {}
             Stage::UnderWay if thread.now().boot < due => {
-                let version = self.config.version;
-                let ungranted = Ungranted { request, due, version, held };
-                return Err(NotYet::Parked(Parked::Ungranted(Box::new(ungranted))));
+                let ungranted_in = Some(self.config.version);
+                let timed = Timed { request, until: due, ungranted_in, held };
+                return Err(NotYet::Parked(Parked::Timed(Box::new(timed))));
             }
             Stage::UnderWay | Stage::Waits { .. } | Stage::Removed => {
                 return Err(NotYet::Refused(Reason::NoGrant));
@@ -253,8 +252,7 @@ impl<F: Copy> Parked<F> {
     pub(super) fn request(&self) -> Request<F> {
         match self {
             Parked::Queued(queued) => queued.request,
-            Parked::Paced(paced) => paced.request,
-            Parked::Ungranted(ungranted) => ungranted.request,
+            Parked::Timed(timed) => timed.request,
         }
     }
 
@@ -267,8 +265,8 @@ impl<F: Copy> Parked<F> {
                 Some((_, Held(Some(permit)))) => permit.at,
                 _ => queued.request.read_at,
             },
-            Parked::Paced(paced) => paced.at,
-            Parked::Ungranted(ungranted) => ungranted.request.read_at,
+            Parked::Timed(timed) if timed.ungranted_in.is_some() => timed.request.read_at,
+            Parked::Timed(timed) => timed.until,
         }
     }
 
@@ -276,8 +274,7 @@ impl<F: Copy> Parked<F> {
     pub(super) async fn ready(&mut self, thread: &ThreadState) {
         match self {
             Parked::Queued(queued) => queued.ready().await,
-            Parked::Paced(paced) => paced.ready(thread).await,
-            Parked::Ungranted(ungranted) => ungranted.ready(thread).await,
+            Parked::Timed(timed) => timed.ready(thread).await,
         }
     }
 
@@ -287,11 +284,7 @@ impl<F: Copy> Parked<F> {
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
-            Parked::Paced(paced) => paced.resume(turn),
-            Parked::Ungranted(ungranted) => {
-                turn.state.runs.clear();
-                turn.allocate_held(ungranted.request, ungranted.held)
-            }
+            Parked::Timed(timed) => timed.resume(turn),
         }
     }
 }
@@ -349,51 +342,37 @@ impl<F> Drop for Queued<F> {
     }
 }
 
-/// A request that waits until its client's rate allows its IDs. If the request is dropped while it
-/// waits, these IDs no longer count towards the rate.
-pub(super) struct Paced<F> {
+/// A request that waits until its client's rate allows its IDs, or for its source's first grant. If
+/// the request is dropped while it waits, its IDs no longer count towards the rate.
+pub(super) struct Timed<F> {
     request: Request<F>,
-    at: BootMicros,
+    /// When the rate allows the IDs, or the deadline of the wait for a grant.
+    until: BootMicros,
+    /// The version of the configuration in which the source has no grant. The request asks its source
+    /// again once another one is live. `None`: it waits for the rate.
+    ungranted_in: Option<u64>,
     held: Held,
 }
 
-impl<F: Copy> Paced<F> {
-    /// Completes when the client's rate allows the IDs, or when a stop refuses all waiting
-    /// requests.
+impl<F: Copy> Timed<F> {
+    /// Completes when the wait is over, or when a stop refuses all waiting requests.
     async fn ready(&self, thread: &ThreadState) {
-        let mut allowed = pin!(tokio::time::sleep(self.at.since(os_clock::boot())));
-        poll_fn(|cx| if thread.refuses_all.get() { Poll::Ready(()) } else { allowed.as_mut().poll(cx) })
-            .await;
+        let mut due = pin!(tokio::time::sleep(self.until.since(os_clock::boot())));
+        poll_fn(|cx| {
+            let is_adopted = |version| thread.live_config.borrow().version != version;
+            let is_over = thread.refuses_all.get() || self.ungranted_in.is_some_and(is_adopted);
+            if is_over { Poll::Ready(()) } else { due.as_mut().poll(cx) }
+        })
+        .await;
     }
 
     /// Allocates the IDs, or puts the request into its source's wait queue.
     fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
-        if turn.now.boot < self.at {
+        if self.ungranted_in.is_none() && turn.now.boot < self.until {
             return Err(NotYet::Refused(Refusal::Sealed.into()));
         }
         turn.state.runs.clear();
         turn.allocate_held(self.request, self.held)
-    }
-}
-
-/// A request whose source has no grant yet. It waits until its deadline, or until the thread adopts
-/// another configuration, and then asks its source again.
-pub(super) struct Ungranted<F> {
-    request: Request<F>,
-    due: BootMicros,
-    /// The version of the configuration in which the source has no grant.
-    version: u64,
-    held: Held,
-}
-
-impl<F: Copy> Ungranted<F> {
-    async fn ready(&self, thread: &ThreadState) {
-        let mut due = pin!(tokio::time::sleep(self.due.since(os_clock::boot())));
-        poll_fn(|cx| {
-            let is_over = thread.refuses_all.get() || thread.live_config.borrow().version != self.version;
-            if is_over { Poll::Ready(()) } else { due.as_mut().poll(cx) }
-        })
-        .await;
     }
 }
 

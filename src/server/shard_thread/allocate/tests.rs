@@ -271,8 +271,8 @@ fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     };
     let Err(NotYet::Parked(first)) = allocate(1_000) else { panic!("no IDs") };
     assert_eq!(first.timed_from(), read_at, "the rate allows a second's IDs at once");
-    let Err(NotYet::Parked(Parked::Paced(second))) = allocate(10) else { panic!("the rate is used up") };
-    let allowed_at = second.at;
+    let Err(NotYet::Parked(Parked::Timed(second))) = allocate(10) else { panic!("the rate is used up") };
+    let allowed_at = second.until;
     assert!(allowed_at > read_at);
     std::thread::sleep(allowed_at.since(os_clock::boot()));
     let resumed = {
