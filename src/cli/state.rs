@@ -246,11 +246,12 @@ fn unknown_counter(record: &Record, what: &str, options: &str) -> Failure {
     ))
 }
 
-/// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.
+/// Marks the locks of these records' worker IDs as released up to the records' ceilings, or as returned:
+/// only a daemon that was granted IDs proves that it holds a number of a fleet.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     let marked = records.iter().zip(locks).map(|(record, locks)| {
         let mark = Mark { id_bound: record.id_bound, state: state.to_owned(), fate };
-        if fate == Fate::Granted { locks.mark_anew(&mark) } else { locks.mark(&mark) }
+        if fate == Fate::Returned { locks.mark_anew(&mark) } else { locks.mark(&mark) }
     });
     // If one mark fails, the others are still made.
     marked.fold(Ok(()), Result::and)
@@ -278,7 +279,7 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     let merged = store::merge(stored, export, &owner, &KernelLog::open().host())?;
     refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
     store::write(&directory, &merged)?;
-    mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
+    mark(&arriving, &owner.state, &locks, Fate::Returned).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
     for record in &imported {

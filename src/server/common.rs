@@ -1,7 +1,7 @@
 //! The state that all threads of the daemon share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Barrier, SetOnce, watch};
@@ -41,6 +41,9 @@ pub(crate) struct Common {
     /// The reason why another process may have taken over a worker ID, a shared counter or the
     /// state. Once the reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
+    /// True while the daemon asks whether it has lost a worker ID. Nothing is handed out meanwhile, and a
+    /// stop counts it as a loss.
+    pub(crate) in_doubt: AtomicBool,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
     /// answers requests, the other shards keep their connections open and refuse new requests.
     pub(crate) all_drained: Barrier,
@@ -69,6 +72,7 @@ impl Common {
             refused: SetOnce::new(),
             restores: Arc::default(),
             lost: SetOnce::new(),
+            in_doubt: AtomicBool::new(false),
             all_drained: Barrier::new(shards),
         }
     }
@@ -87,6 +91,17 @@ impl Common {
         let _ = self.lost.set(reason.to_owned());
         for supply in &self.live_config.borrow().supplies {
             supply.source.grant().revoke();
+        }
+    }
+
+    /// Records whether the daemon may have lost a worker ID of its fleet, and then takes the grants of the
+    /// fleet's sources away. They come back with the next raise that begins after the doubt.
+    pub(crate) fn doubt(&self, in_doubt: bool) {
+        self.in_doubt.store(in_doubt, Ordering::SeqCst);
+        if in_doubt {
+            let supplies = &self.live_config.borrow().supplies;
+            let in_fleet = supplies.iter().filter(|supply| !supply.source.kind().counts_by_itself());
+            in_fleet.for_each(|supply| supply.source.grant().revoke());
         }
     }
 
@@ -113,8 +128,8 @@ pub(crate) mod tests {
     use snowbank_core::clock::Remembered;
     use snowbank_core::grant::Grant;
     use snowbank_core::source::{Rules, Source};
-    use snowbank_id::layout::Position;
-    use snowbank_id::numbering::Numbering;
+    use snowbank_id::layout::{Layout, Position};
+    use snowbank_id::numbering::{Numbering, TicketCounter};
 
     /// Returns what the threads of a daemon share, and its only source, whose ceiling is 0.
     pub(crate) fn common_of(numbering: Numbering, rules: Rules) -> (Arc<Common>, Arc<Source>) {
@@ -133,5 +148,20 @@ pub(crate) mod tests {
         let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
         let metrics = Metrics::new(1, Vec::new(), Vec::new(), Instance(1), reading);
         (Arc::new(Common::new(live_config, wall, Order::Relaxed, None, metrics)), source)
+    }
+
+    /// A ticket counter of this machine alone is not the fleet's.
+    #[test]
+    fn nothing_of_the_fleet_is_handed_out_in_doubt() {
+        let counter = TicketCounter::new("orders", 1, 1).unwrap();
+        let layout = Layout::resolve("twitter").unwrap();
+        let worker = Numbering::new(layout, "5".parse().unwrap()).unwrap();
+        for (numbering, is_in_force) in [(worker, false), (counter.into(), true)] {
+            let (common, source) = common_of(numbering, Rules::TICKETS);
+            source.grant().raise(Position(9));
+            common.doubt(true);
+            assert_eq!(source.grant().is_in_force(), is_in_force);
+            assert!(!source.grant().is_lost(), "the next raise brings it back");
+        }
     }
 }

@@ -21,6 +21,7 @@ use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, Rest, Swap, Sw
 use counters::HeldCounter;
 use held::Held;
 use marker::{Known, Noticed, old_answer};
+use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank_core::clock::{self, BootMicros, Reading};
@@ -64,6 +65,9 @@ pub struct Member<C> {
     /// The indices of the sources that hand out nothing: they start
     /// ([`begin_start`](Member::begin_start)), or they have ended.
     idle: Vec<usize>,
+    /// Takes the grants away while the daemon asks whether a loss that it has read is one: see
+    /// [`on_doubt`](Member::on_doubt).
+    doubt: Arc<dyn Fn(bool) + Send + Sync>,
     /// The first loss of a source that serves.
     lost: Option<FleetError>,
     /// What this process remembers of its earlier tries to take numbers.
@@ -196,6 +200,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             new_identity,
             sources: Vec::new(),
             idle: Vec::new(),
+            doubt: Arc::new(|_| ()),
             lost: None,
             tried: Tried::default(),
             counters: Vec::new(),
@@ -204,6 +209,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             polled: None,
             clocks,
         }
+    }
+
+    /// Sets what is called with `true` once the coordinator seems to have gone back, before the daemon
+    /// asks further, which may take long: nothing may be handed out meanwhile. It is called with `false`
+    /// if the daemon may go on, with new grants.
+    pub fn on_doubt(&mut self, doubt: Arc<dyn Fn(bool) + Send + Sync>) {
+        self.doubt = doubt;
     }
 
     /// Makes later calls hurry: see [`Coordinator::hurry`].
@@ -317,7 +329,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             && error.is_loss()
         {
             self.lose(error.clone());
-            self.forget_ceilings(|_| true);
+            self.forget_ceilings();
         }
         result
     }
@@ -333,7 +345,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return self.ended(result);
         }
         if result.as_ref().is_err_and(FleetError::is_loss) {
-            self.forget_idle_ceilings();
+            self.forget_ceilings();
         }
         result
     }

@@ -49,7 +49,8 @@ pub enum Fate {
     /// As [`Granted`](Fate::Granted), but the daemon found that it had lost the worker ID to another of
     /// its fleet.
     Lost,
-    /// A clean stop returned the worker ID to the fleet: any daemon of the fleet may have it.
+    /// A clean stop returned the worker ID to the fleet, or a command set the bound: any daemon of the
+    /// fleet may have the worker ID.
     Returned,
     /// `snowbank state export` moved the worker ID away: another machine may have it.
     Released,

@@ -132,21 +132,24 @@ impl DiskStore {
     }
 
     /// Ends sources: lowers their ceilings to the first IDs that were not handed out, as
-    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start. If others run on, the
-    /// records say that the last run did not have these sources to its end.
+    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start. If a reload has removed
+    /// them, the records say that the last run did not have these sources to its end.
     ///
     /// # Errors
     /// The lower ceilings may not be durable.
-    pub fn end(&mut self, ends: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
-        let ends_here = |source: &usize| ends.iter().any(|left| left.source == *source);
-        let others_run = !self.sources.keys().all(ends_here);
+    pub fn end(
+        &mut self,
+        ends: &[Left],
+        are_removed: bool,
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StateError> {
         for left in ends {
             // Those that run on may write nothing for long.
-            self.sources.entry(left.source).and_modify(|record| record.retired = others_run);
+            self.sources.entry(left.source).and_modify(|record| record.retired |= are_removed);
         }
         let trimmed = self.trim(ends, wall_minus_boot_us);
         let ended = ends.iter().filter_map(|left| self.sources.remove(&left.source));
-        self.retired.extend(ended.map(|record| Record { retired: true, ..record }));
+        self.retired.extend(ended);
         trimmed
     }
 

@@ -118,7 +118,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         )));
     }
     // As at a clean stop: if this is interrupted, no mark is above the state.
-    mark(&lowered, &owner.state, &lowered_locks, Fate::Granted).map_err(|error| {
+    mark(&lowered, &owner.state, &lowered_locks, Fate::Returned).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
     store::write(&directory, &records)?;

@@ -162,7 +162,7 @@ impl MarkShown {
         };
         let what = if self.status == Fate::Released.word() { "released" } else { "granted" };
         let is_returned = self.status == Fate::Returned.word();
-        let since = if is_returned { ", and returned to the fleet since" } else { "" };
+        let since = if is_returned { "; in a fleet, another daemon may have it" } else { "" };
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
         writeln!(out, "{what} below ID {id}{time} by {whose}{since}{holder}")?;
         let meaning = match self.next_start {

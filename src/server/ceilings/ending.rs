@@ -9,6 +9,7 @@
 //! fails, the steps that follow are left out, and the worker IDs are as after a kill.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::fleet_thread::{self, Work};
@@ -28,6 +29,8 @@ pub(crate) struct Writers<'a> {
     /// `None`: the daemon belongs to no fleet.
     pub(crate) fleet: Option<&'a Asks<fleet_thread::Job>>,
     pub(crate) answer_limit: Duration,
+    /// True while the daemon asks whether it has lost a worker ID.
+    pub(crate) in_doubt: &'a AtomicBool,
 }
 
 /// Sources that hand out nothing any more, or never did, and what they held.
@@ -35,6 +38,8 @@ pub(crate) struct Writers<'a> {
 pub(crate) struct Ended {
     /// False if their start has failed.
     pub(crate) have_served: bool,
+    /// True if a reload has removed them.
+    pub(crate) are_removed: bool,
     /// The bounds of the sources that the state has.
     pub(crate) left: Vec<Left>,
     /// The bounds of the worker IDs that go back to the fleet.
@@ -61,11 +66,11 @@ impl Ended {
         self.mark(fate)?;
         let sources = std::mem::take(&mut self.left);
         if let Some(storage) = writers.storage.filter(|_| !sources.is_empty()) {
-            let (restored, wall_minus_boot_us) =
-                (std::mem::take(&mut self.restored), self.wall_minus_boot_us);
+            let restored = std::mem::take(&mut self.restored);
+            let (are_removed, wall_minus_boot_us) = (self.are_removed, self.wall_minus_boot_us);
             let ended = storage.question(writers.disk_limit, move |store| {
                 store.record_unknown(&restored);
-                store.end(&sources, wall_minus_boot_us)
+                store.end(&sources, are_removed, wall_minus_boot_us)
             });
             ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
         }
@@ -100,7 +105,8 @@ impl Ended {
         };
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let Err(error) = confirmed else { return Fate::Returned };
-        let fate = if error.is_loss() { Fate::Lost } else { Fate::Granted };
+        let is_lost = error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
+        let fate = if is_lost { Fate::Lost } else { Fate::Granted };
         tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());
         fate
     }

@@ -308,10 +308,12 @@ pub(crate) type Fleet = JobThread<Job, Done>;
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn start(
-    in_fleet: InFleet,
+    mut in_fleet: InFleet,
     common: Arc<Common>,
     read_clocks: Box<dyn Fn() -> Clocks + Send>,
 ) -> io::Result<Fleet> {
+    let host = Arc::clone(&common);
+    in_fleet.member.on_doubt(Arc::new(move |in_doubt| host.doubt(in_doubt)));
     let work = Work {
         in_fleet,
         common,

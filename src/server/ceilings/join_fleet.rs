@@ -244,6 +244,14 @@ impl Joining<'_> {
             Some(own) => self.ask_for(index, proof, move |member, want| member.resume_at_once(want, &own))?,
             None => None,
         };
+        if resumed.is_none()
+            && let Some(locks) = &mut locks
+        {
+            // The answer may be a loss, and this process may be killed before its disk has stored that. A
+            // grant marks them again.
+            locks.mark_for(found.owner());
+            warn_unless_marked(locks.mark_lost());
+        }
         let asked = match (resumed, &joined.silence, source.own_workers().cloned()) {
             (Some(resumed), ..) => Ok(resumed),
             (None, Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
@@ -457,6 +465,13 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
+/// Warns if worker IDs could not be marked as lost.
+pub(crate) fn warn_unless_marked(marked: Result<(), StateError>) {
+    if let Err(error) = marked {
+        tracing::warn!("{error}; start this daemon again only once the coordinator answers");
+    }
+}
+
 pub(crate) fn no_fleet(reason: NoReply) -> StartError {
     StartError::HeldInFleet(words("the fleet thread", reason))
 }
@@ -559,6 +574,34 @@ mod tests {
         let taken = &joined.taken[&0];
         assert_eq!(taken.worker_ids, WorkerSet::single(0));
         assert!(joined.locks[&0].are_of(&numbering(0)));
+    }
+
+    /// Its ceiling may have gone only in memory, because the disk is slow.
+    #[test]
+    fn a_source_that_may_not_go_on_says_so_in_its_lock() {
+        let file = "layout = \"twitter\"\nworker_ids = 0\n[fleet]\ncoordinator = \"etcd\"\n\
+                    endpoints = \"http://127.0.0.1:2379\"";
+        let file = Some((Path::new("f.toml"), file));
+        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, BEGAN.wall).unwrap();
+        let source = Arc::new(settings.sources[0].clone());
+        let numbering = source.numbering_with(&WorkerSet::single(0)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (path, locks) = (directory.path().join("state"), directory.path().join("locks"));
+        let (host, owner) = (HostIdentity::default(), Owner::new());
+        let record = Record::new(&source.name, &numbering, Position(7), &owner, &host);
+        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
+        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
+        let lock = |of: &Numbering| lock_workers_at_once(&locks, of);
+        let mut locked = lock(&numbering).unwrap();
+        locked.mark_for(&owner);
+        locked.mark_granted(numbering.id_bound(Position(7))).unwrap();
+        assert_eq!(found.proof(&numbering, &locked).unwrap(), Proof::Held);
+        drop(locked);
+        let clocks = Clocks::at(BEGAN.wall, BEGAN);
+        let (fleet, _keys) = start_beside_others(&source.layout, settings.fleet_limits(), clocks, 0);
+        let joined = join(&source, found.clone(), &fleet.asks(), &lock);
+        assert_eq!(joined.refused.len(), 1, "another daemon holds it");
+        assert_eq!(found.proof(&numbering, &lock(&numbering).unwrap()).unwrap(), Proof::Lost);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::os_clock;
 use super::ending::{Ended, Writers};
 use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet};
 use super::job_thread::JobThread;
+use super::join_fleet::warn_unless_marked;
 use super::start_sources::Starting;
 use super::storage_thread::{self, Done, Storage};
 use crate::server::common::Common;
@@ -117,7 +118,8 @@ impl Ceilings {
                     let _ = done.send(());
                 }
                 Change::Granted(granted, done) => {
-                    self.grant(granted, os_clock::read(), common.lost.get().is_some());
+                    let may_be_lost = common.lost.get().is_some() || common.in_doubt.load(Ordering::SeqCst);
+                    self.grant(granted, os_clock::read(), may_be_lost);
                     let _ = done.send(());
                 }
                 Change::Added(awaited) => awaited.into_iter().for_each(|source| self.keeper.add(source)),
@@ -128,8 +130,9 @@ impl Ceilings {
         }
     }
 
-    /// Grants first ceilings, which are already durable. `is_lost`: the daemon has lost a worker ID.
-    fn grant(&mut self, Granted { sources, locks, life }: Granted, reading: Reading, is_lost: bool) {
+    /// Grants first ceilings, which are already durable. `may_be_lost`: the daemon has lost a worker ID, or
+    /// is in doubt.
+    fn grant(&mut self, Granted { sources, locks, life }: Granted, reading: Reading, may_be_lost: bool) {
         let has_jumped = life.has_jumped(reading);
         let is_restored = life.is_restored();
         self.locks.extend(locks);
@@ -138,7 +141,7 @@ impl Ceilings {
             // Since the start of these sources began, the machine may have been restored from a
             // snapshot. Then another copy of it may have the same grants, so only ceilings that are
             // written from now on count. After a loss, none is written any more.
-            if has_jumped || is_lost {
+            if has_jumped || may_be_lost {
                 source.grant().revoke();
             }
             if self.keeper.lost().is_some() {
@@ -183,6 +186,7 @@ impl Ceilings {
         self.in_fleet.retain(|index| !indices.contains(index));
         Some(Ended {
             have_served: true,
+            are_removed: true,
             bounds,
             rests: self.rests(&left),
             left,
@@ -209,6 +213,10 @@ impl Ceilings {
             }
             let reading = os_clock::read();
             let polled = self.poll(reading, metrics);
+            if common.in_doubt.load(Ordering::SeqCst) {
+                // A raise at the state's disk marks them as granted.
+                self.mark_lost();
+            }
             if let Some(TakenOver(reason)) = self.keeper.lost() {
                 // A second `set` has no effect, so the first reason is kept.
                 let _ = common.lost.set(reason.clone());
@@ -354,18 +362,17 @@ impl Ceilings {
         let fleet = self.fleet.as_ref().map(JobThread::asks);
         let (storage, fleet) = (storage.as_ref(), fleet.as_ref());
         // The process waits for this thread only for a time.
-        let writers = Writers { storage, disk_limit: Duration::MAX, fleet, answer_limit: ANSWER_TIMEOUT };
-        ended.end(writers)
+        let in_doubt = &common.in_doubt;
+        let (disk_limit, answer_limit) = (Duration::MAX, ANSWER_TIMEOUT);
+        let writers = Writers { storage, disk_limit, fleet, answer_limit, in_doubt };
+        Ended { are_removed: false, ..ended }.end(writers)
     }
 
     /// Marks the locks of worker IDs of the fleet after a loss: the next start must ask, even if the disk
     /// has not stored by then that the ceilings are forgotten.
     fn mark_lost(&self) {
         for index in &self.in_fleet {
-            let marked = self.locks.get(index).map(WorkerLocks::mark_lost);
-            if let Some(Err(error)) = marked {
-                tracing::warn!("{error}; start this daemon again only once the coordinator answers");
-            }
+            self.locks.get(index).into_iter().for_each(|locks| warn_unless_marked(locks.mark_lost()));
         }
     }
 

@@ -327,6 +327,11 @@ impl Found {
         same.then(|| worker_ids.clone())
     }
 
+    /// Returns the records of the machine's present boot.
+    fn of_this_boot(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(|it| it.boot.is_some() && it.boot == self.here.boot)
+    }
+
     /// Returns what the state remembers of the clock. If the state was used in the machine's
     /// current boot, this is the wall clock minus the boot clock at that time. Otherwise it is the
     /// instant up to which ceilings were granted. If the clock was ahead and has been set right
@@ -340,10 +345,9 @@ impl Found {
         let is_used = |record: &&Record| {
             numberings.clone().any(|numbering| record.numbering.shares_ids_with(numbering))
         };
-        let here = self.records.iter().filter(|it| it.boot.is_some() && it.boot == self.here.boot);
         // The process that ran last has written the record with the latest ceiling.
-        if let Some(last) = here.clone().max_by_key(|record| record.instant()) {
-            let used = here.filter(is_used).max_by_key(|record| record.instant());
+        if let Some(last) = self.of_this_boot().max_by_key(|record| record.instant()) {
+            let used = self.of_this_boot().filter(is_used).max_by_key(|record| record.instant());
             let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
             return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
@@ -460,6 +464,8 @@ impl Found {
         let outside = claimants[..sources.len()].iter().filter(|claimant| !claimant.in_fleet);
         notes.extend(outside.filter_map(|claimant| left_fleet(claimant, &self.records)));
         let mut placed = Vec::with_capacity(sources.len());
+        let highest = self.of_this_boot().map(|record| record.wall_minus_boot_us).max();
+        let highest = highest.map_or(now.wall, |offset_us| UnixMicros(now.boot.0.saturating_add(offset_us)));
         for ((source, claimant), start) in sources.iter().zip(&claimants).zip(starts) {
             let numbering = &source.numbering;
             let floor = joined.taken.get(&source.index).map_or(0, |taken| taken.floor);
@@ -471,7 +477,7 @@ impl Found {
                 return Err(clock_stepped(claimant.name, read));
             }
             let latest_wall = now.wall.max(read);
-            let guarded = guard(claimant, &self.records, now.wall);
+            let guarded = guard(claimant, &self.records, now.wall, highest);
             let bound = stored.id_bound.max(guarded).max(floor);
             let (bound, note) = self.start_above_marks(source, claimant, bound, latest_wall)?;
             notes.extend(note);

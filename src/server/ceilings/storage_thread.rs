@@ -162,7 +162,7 @@ mod tests {
         assert!(matches!(run(&mut store, job(11)), Some(Done::Lost(_))));
         let sources = vec![Left { source: 0, id_bound: 6, is_untouched: false }];
         let storage = start(store).unwrap();
-        let ended = storage.asks().question(Duration::MAX, move |store| store.end(&sources, 0));
+        let ended = storage.asks().question(Duration::MAX, move |store| store.end(&sources, false, 0));
         assert!(matches!(ended, Err(NoReply::Ended)), "nothing is trimmed after the loss");
         assert_eq!(bytes(), before, "nothing was written after the loss");
     }

@@ -339,7 +339,8 @@ impl Control {
     /// Returns the threads that an end waits for.
     pub(super) fn writers(&self) -> Writers<'_> {
         let (storage, fleet) = (self.storage(), self.fleet());
-        Writers { storage, disk_limit: self.disk_limit(), fleet, answer_limit: Duration::MAX }
+        let in_doubt = &self.common.in_doubt;
+        Writers { storage, disk_limit: self.disk_limit(), fleet, answer_limit: Duration::MAX, in_doubt }
     }
 
     /// Makes the settings, the secrets and the sources live. Returns the configuration's version.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::os_clock;
 use crate::server::ceilings::ending::Ended;
 use crate::server::ceilings::fleet_thread::{self, Fleet, Work};
 use crate::server::ceilings::job_thread::{Asks, NoReply};
-use crate::server::ceilings::join_fleet::{self, Joining, no_fleet, say_pause};
+use crate::server::ceilings::join_fleet::{self, Joining, no_fleet, say_pause, warn_unless_marked};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, Joined, Locked, Starting, claimant};
 use crate::server::ceilings::storage_thread::{self, Storage};
@@ -383,7 +384,7 @@ impl Control {
             }
         }
         *begun = sources;
-        self.check_taken(starting)?;
+        self.check_taken(starting, joined)?;
         if self.is_stopping() {
             return Ok(None);
         }
@@ -395,13 +396,20 @@ impl Control {
 
     /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
     /// their loss ends the daemon.
-    fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
+    fn check_taken(&self, starting: &[usize], joined: &Joined) -> Result<(), StartError> {
         let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let pools = join_fleet::pools(starting.iter().map(|&index| (index, self.settings_of(index))));
-        let starting = starting.to_vec();
-        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&starting, pools));
-        checked.map_err(no_fleet)?.map_err(StartError::from)
+        let indices = starting.to_vec();
+        let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&indices, pools));
+        let checked = checked.map_err(no_fleet)?;
+        let in_doubt = self.common.in_doubt.load(Ordering::SeqCst);
+        if checked.as_ref().is_err_and(|error| error.is_loss() || in_doubt) {
+            // They must ask from now on, also if the disk has not stored why.
+            let locks = starting.iter().filter_map(|index| joined.locks.get(index));
+            locks.for_each(|locks| warn_unless_marked(locks.mark_lost()));
+        }
+        checked.map_err(StartError::from)
     }
 
     /// Returns the sources that have a grant, for the plan of those that start.
@@ -435,6 +443,7 @@ impl Control {
     fn end_try(&self, sources: &[usize], joined: &mut Joined, begun: Vec<Starting>, life: &Life) {
         let ended = Ended {
             have_served: false,
+            are_removed: false,
             left: begun.iter().filter_map(|source| source.managed.seal(source.index)).collect(),
             bounds: joined.unused(sources),
             rests: joined.unused_ranges(sources),

@@ -204,22 +204,38 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the floor of a marker with another identity, unless it is above this grant.
     pub(super) fn raise_floor_above(&mut self, granted: Granted) -> Result<Noticed, FleetError> {
-        if self.known_marker()?.marker.floor() >= granted.until {
+        if self.known_marker()?.marker.floor() < granted.until {
+            return self.raise_floor(None, granted);
+        }
+        self.doubting(|member| {
             // Only a comparison shows that the answer with this marker was not an old one.
-            let text = self.known_marker()?.text.clone();
-            let swap = Swap::compare(self.paths.marker(), Some(text));
-            return Ok(match self.coordinator.as_mut().swap(&[swap])? {
+            let text = member.known_marker()?.text.clone();
+            let swap = Swap::compare(member.paths.marker(), Some(text));
+            Ok(match member.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => Noticed::WentBack,
                 Swapped::Refused(_) => Noticed::OldAnswer,
-            });
+            })
+        })
+    }
+
+    /// Asks whether the coordinator went back. Nothing is handed out until there is an answer.
+    fn doubting(
+        &mut self,
+        ask: impl FnOnce(&mut Self) -> Result<Noticed, FleetError>,
+    ) -> Result<Noticed, FleetError> {
+        (self.doubt)(true);
+        let noticed = ask(self);
+        if noticed.is_ok() {
+            (self.doubt)(false);
         }
-        self.raise_floor(None, granted)
+        noticed
     }
 
     /// Raises the floor of the cluster that all endpoints now lead to, if it has a marker. That
     /// cluster may be the daemon's own cluster, restored from a backup: to a state before the fleet
     /// was prepared, or under another cluster ID.
     pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
+        (self.doubt)(true);
         self.coordinator.as_mut().set_cluster(None);
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
         if self.know_marker(found.ok().flatten()).is_ok() {
@@ -305,6 +321,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         older: Option<Swap>,
         granted: Granted,
     ) -> Result<Noticed, FleetError> {
+        self.doubting(|member| member.try_to_raise_floor(older, granted))
+    }
+
+    fn try_to_raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, FleetError> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             let wall = self.clocks_now().latest();

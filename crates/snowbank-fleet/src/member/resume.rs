@@ -119,20 +119,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Forgets the ceilings of the sources that hand out nothing yet.
-    pub(super) fn forget_idle_ceilings(&mut self) {
-        let idle = self.idle.clone();
-        self.forget_ceilings(|index| idle.contains(&index));
-    }
-
-    /// Forgets the ceilings of these sources, so that the next start asks the coordinator. Waits for
-    /// no disk, because the loss must take the grants away first. The marks of the locks say the same.
-    pub(super) fn forget_ceilings(&mut self, of: impl Fn(usize) -> bool) {
+    /// Forgets all ceilings after a loss, so that each next start asks the coordinator: what has lost one
+    /// write may have lost others. Only sources that go on serving keep theirs. Waits for no disk, because
+    /// the loss must take the grants away first. The marks of the locks say the same.
+    pub(super) fn forget_ceilings(&mut self) {
+        self.notes.forget_ceilings();
         for at in 0..self.sources.len() {
-            if of(self.sources[at].index) {
-                self.sources[at].covered = 0;
-                self.store_note(at);
+            let held = &mut self.sources[at];
+            if self.lost.is_some() || self.idle.contains(&held.index) {
+                held.covered = 0;
             }
+            self.store_note(at);
         }
+        self.notes.begin();
     }
 }

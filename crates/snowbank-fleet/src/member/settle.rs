@@ -127,6 +127,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         }
         self.idle.retain(|index| !starting.contains(index));
+        // An earlier start may have ended in doubt.
+        (self.doubt)(false);
         Ok(())
     }
 

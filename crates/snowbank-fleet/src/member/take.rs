@@ -174,13 +174,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.lose(FleetError::WentBack(format!(
                 "a source that starts found that the coordinator went back, and could not raise the floor: {error}"
             )));
-            self.notes.forget_ceilings();
-            self.forget_idle_ceilings();
-            self.notes.begin();
-            if self.lost.is_none() {
-                // Nothing is handed out meanwhile.
-                let _ = self.await_notes();
-            }
+            self.forget_ceilings();
         }
         noticed
     }

@@ -338,7 +338,7 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
     // The source is removed and added twice. The first time, it gets worker ID 9 again.
     for (index, workers) in [(1, "9"), (2, "5")] {
         store.raise(&[(index - 1, at(&nine, 5_000))], 0).unwrap();
-        store.end(&[Left { source: index - 1, ..end }], 0).unwrap();
+        store.end(&[Left { source: index - 1, ..end }], true, 0).unwrap();
         let sources = vec![(index, assigned(workers, 0))];
         let retired = store.records(&[]);
         store.begin(Beginning { sources, retired, ..Beginning::default() }, 0).unwrap();
@@ -348,25 +348,21 @@ fn a_record_that_was_let_go_replaces_no_later_one() {
     assert_eq!(last.id_bound, end.id_bound, "the source handed out IDs up to here");
 }
 
-/// The daemon may be killed before it writes anything else. Another machine may have the worker ID by then.
+/// The daemon may be killed before it writes anything else. Another machine may have the worker ID by
+/// then. The removed source may be the only one with a grant.
 #[test]
-fn a_source_that_ends_beside_others_is_retired_at_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let home = StateDir::lock(directory.path()).unwrap();
-    let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
-    let sources = vec![(0, assigned("3", 0)), (1, assigned("5", 0))];
-    store.begin(Beginning { sources, ..Beginning::default() }, 0).unwrap();
-    let end = |source: usize, worker_id: &str| {
-        let numbering = assigned(worker_id, 0).numbering;
-        [Left { source, ..left(&numbering, at(&numbering, 0))[0] }]
-    };
-    let retired =
-        |directory: &Path| read(directory).unwrap().iter().map(|record| record.retired).collect::<Vec<_>>();
-    store.end(&end(1, "5"), 0).unwrap();
-    assert_eq!(retired(directory.path()).iter().filter(|is| **is).count(), 1);
-    // A clean stop ends all, and the next start is the run after this one.
-    store.end(&end(0, "3"), 0).unwrap();
-    assert_eq!(retired(directory.path()).iter().filter(|is| **is).count(), 1);
+fn a_source_that_a_reload_removes_is_retired_at_once() {
+    for (are_removed, retired) in [(true, 1), (false, 0)] {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateDir::lock(directory.path()).unwrap();
+        let mut store = DiskStore::new(home, Vec::new(), &HostIdentity::here());
+        store.begin(Beginning { sources: vec![(0, assigned("5", 0))], ..Beginning::default() }, 0).unwrap();
+        let numbering = assigned("5", 0).numbering;
+        let end = [Left { source: 0, ..left(&numbering, at(&numbering, 0))[0] }];
+        store.end(&end, are_removed, 0).unwrap();
+        let stored = read(directory.path()).unwrap();
+        assert_eq!(stored.iter().filter(|record| record.retired).count(), retired, "{are_removed}");
+    }
 }
 
 /// The disk hung while a source was removed, so its end did not reach the store. The source is added
@@ -383,7 +379,7 @@ fn a_record_of_a_source_that_never_ended_replaces_no_later_one() {
     }
     store.raise(&[(1, at(&five, 4_000))], 0).unwrap();
     let end = left(&five, at(&five, 4_000))[0];
-    store.end(&[Left { source: 1, ..end }], 0).unwrap();
+    store.end(&[Left { source: 1, ..end }], true, 0).unwrap();
     store.trim(&[], 0).unwrap();
     let [stored] = &read(directory.path()).unwrap()[..] else { panic!("one record for one worker ID") };
     assert_eq!(stored.id_bound, end.id_bound);
@@ -520,7 +516,7 @@ fn the_end_of_a_failed_start_lowers_no_record_of_an_earlier_one() {
     let second = record("invoices", "twitter", "7", 0);
     let sources = vec![(0, second.clone())];
     assert!(store.begin(Beginning { sources, ..Beginning::default() }, 0).is_err());
-    let _ = store.end(&left(&second.numbering, Position(0)), 0);
+    let _ = store.end(&left(&second.numbering, Position(0)), false, 0);
     let kept: Vec<(String, u64)> =
         store.records(&[]).into_iter().map(|record| (record.name, record.id_bound)).collect();
     assert_eq!(kept, [(first[0].name.clone(), first[0].id_bound)]);

@@ -10,19 +10,29 @@ use snowbank_state::store::{self, Claimant, Record, Start};
 
 /// Returns the lowest ID at which these worker IDs may start. If the last run of this state had each of
 /// them, this is 0. Otherwise it is the first ID of the next tick, because another machine may have
-/// handed out IDs of the current tick with a worker ID that this state never had, or had before.
+/// handed out IDs of the current tick with a worker ID that this state never had, or had before. If the
+/// state had one of them before, the next tick after `highest` counts, the latest time that this machine
+/// has believed: the clock may have gone back while another machine had the worker ID.
 ///
 /// Records of other worker IDs do not count, because they do not show which IDs were handed out
 /// with these worker IDs. For a ticket counter, this is always 0: a counter without a record starts
 /// only if the fleet's coordinator has it.
-pub(super) fn guard(claimant: &Claimant<'_>, records: &[Record], wall: UnixMicros) -> u64 {
+pub(super) fn guard(
+    claimant: &Claimant<'_>,
+    records: &[Record],
+    wall: UnixMicros,
+    highest: UnixMicros,
+) -> u64 {
     let Claimant { numbering, in_fleet, .. } = *claimant;
     // A key has the bound of what other machines of a fleet had since.
     let of_last_run = records.iter().filter(|record| in_fleet || !record.retired);
     if numbering.snowflake().is_none() || store::has_records_of_all(of_last_run, numbering) {
         return 0;
     }
-    numbering.id_bound(numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1))))
+    // A record without a boot was lowered by an operator, who says how far its IDs got.
+    let had = |record: &Record| record.boot.is_some() && record.numbering.shares_ids_with(numbering);
+    let now = if records.iter().any(had) { wall.max(highest) } else { wall };
+    numbering.id_bound(numbering.first_of(Tick(numbering.tick_at(now).0.saturating_add(1))))
 }
 
 /// Returns whether these worker IDs may start while a forward step of the clock is not believed yet: only

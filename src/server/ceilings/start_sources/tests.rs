@@ -29,7 +29,7 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 fn a_first_start_begins_in_the_next_tick() {
     let (settings, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
-    let guarded = guard(&claimant(&settings, &numbering), &[], NOW.wall);
+    let guarded = guard(&claimant(&settings, &numbering), &[], NOW.wall, NOW.wall);
     assert_eq!(guarded, numbering.id_bound(numbering.first_of(Tick(tick.0 + 1))));
 }
 
@@ -61,6 +61,29 @@ fn worker_ids_that_the_last_run_had_not_start_above_the_current_tick() {
         let first = sources[0].numbering.position_from(starts[0].id_bound);
         assert_eq!(first >= next, !had, "{worker_ids}: {first:?}");
     }
+}
+
+/// The clock has gone back by 30 s, and another machine may have had the worker ID until then. One that was
+/// never used is the cure for a clock that was wrong.
+#[test]
+fn a_worker_id_that_was_removed_starts_above_the_latest_time_that_was_believed() {
+    let (settings, numbering) = source("worker_ids = 2");
+    let end = numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 - 3_600));
+    let record = Record::new("default", &numbering, end, &Owner::new(), &host_in("this boot"));
+    let wall_minus_boot_us = NOW.wall.0 + 30_000_000 - NOW.boot.0;
+    let removed = Record { retired: true, wall_minus_boot_us, ..record };
+    let lowered = Record { boot: None, ..removed.clone() };
+    let directory = tempfile::tempdir().unwrap();
+    let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
+    let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
+    let tick_of_start = |records: Vec<Record>| {
+        let (starts, _) = planned(&found(records), &sources, &Joined::default(), NOW.wall);
+        let numbering = &sources[0].numbering;
+        numbering.tick_of(numbering.position_from(starts[0].id_bound)).0
+    };
+    let now = sources[0].numbering.tick_at(NOW.wall).0;
+    assert_eq!(tick_of_start(vec![removed]), now + 31);
+    assert_eq!(tick_of_start(vec![lowered]), now + 1);
 }
 
 /// The clock may be right, and another machine may have had the worker ID until then. Or it is wrong, and
@@ -184,7 +207,8 @@ fn the_first_id_after_a_kill_comes_at_once_for_any_tick_length() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            let guarded = numbering.position_from(guard(&claimant(&source, &numbering), &[], now.wall));
+            let guarded =
+                numbering.position_from(guard(&claimant(&source, &numbering), &[], now.wall, now.wall));
             for mut start in [guarded, numbering.first_of(tick)] {
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);

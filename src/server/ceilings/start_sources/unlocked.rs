@@ -58,7 +58,7 @@ pub fn check_records(
         // In a fleet, the marks are not compared. The coordinator may raise the first position of
         // worker IDs above their marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
-        let start = start.unwrap_or_default().id_bound.max(guard(claimant, records, wall));
+        let start = start.unwrap_or_default().id_bound.max(guard(claimant, records, wall, wall));
         match compare(&marks, numbering, start, records) {
             Marked::Released => return Err(StateError::released(name, numbering, &options).into()),
             Marked::Unknown => return Err(StateError::restored(claimant).into()),

@@ -294,6 +294,26 @@ fn no_source_goes_on_beside_one_that_found_a_loss() {
     }
 }
 
+/// A source may come back into the configuration after the loss of another one.
+#[test]
+fn a_loss_forgets_the_ceilings_of_sources_that_are_gone() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let six = |wall| Want { index: 1, source: "six", ..want(wall, true) };
+    let mut taken =
+        [first.take(want(WALL, false), &five()).ok(), first.take(six(WALL), &WorkerSet::single(6)).ok()];
+    settle(&mut first, &mut taken, clocks(WALL)).unwrap();
+    let now = at(WALL, 10);
+    let mut again = member(&store, first.notes().clone());
+    assert!(again.clone().resume_at_once(six(now), &WorkerSet::single(6)).is_some(), "before the loss");
+    assert!(again.resume_at_once(want(now, true), &five()).is_some());
+    store.remove(&key_five());
+    store.set(Fault::ReadOnly);
+    assert!(again.check(clocks(now)).is_err());
+    let mut last = member(&store, again.notes().clone());
+    assert!(last.resume_unseen(six(now), &WorkerSet::single(6)).is_none());
+}
+
 /// The marks say that a loss was found, also if the notes are not durable.
 #[test]
 fn a_process_after_a_loss_asks() {

@@ -126,6 +126,33 @@ fn a_passed_bound_below_a_floor_that_is_raised_in_its_pause_is_lost() {
     assert!(is_lost(&pause(&mut daemon, &mut paused, clocks(wall))));
 }
 
+/// The answer to what the daemon asks may take long, and another daemon may have the number by then.
+#[test]
+fn nothing_is_handed_out_while_a_daemon_asks_whether_it_has_lost_a_number() {
+    let prepare_again = |store: &Store| {
+        let spaces = marker_at(store).spaces;
+        store.put(&marker_key(), &Marker::new("2f", spaces, limits()).text());
+    };
+    let doubts = |lose: &dyn Fn(&Store), fault| -> Vec<bool> {
+        let store = store();
+        let (mut daemon, _) = holder(&store);
+        let seen: Arc<Mutex<Vec<(bool, UnixMicros)>>> = Arc::default();
+        let (sees, at_the_store) = (Arc::clone(&seen), store.clone());
+        daemon.on_doubt(Arc::new(move |is| sees.lock().unwrap().push((is, floor(&at_the_store)))));
+        lose(&store);
+        store.set(fault);
+        assert!(is_lost(&daemon.check(clocks(WALL))));
+        let seen = seen.lock().unwrap().clone();
+        if let [(_, before), (_, after)] = seen[..] {
+            assert!(before < after, "the grants go before the floor is written");
+        }
+        seen.into_iter().map(|(is, _)| is).collect()
+    };
+    assert_eq!(doubts(&|store| store.remove(&key_five()), Fault::None), [true, false]);
+    assert_eq!(doubts(&prepare_again, Fault::None), [true, false]);
+    assert_eq!(doubts(&|store| store.remove(&key_five()), Fault::ReadOnly), [true]);
+}
+
 /// While the machine sleeps, another daemon may take the number and hand out IDs, and a restore of the
 /// coordinator may lose that. The swap then finds what it expects.
 #[test]

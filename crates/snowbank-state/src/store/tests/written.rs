@@ -152,7 +152,7 @@ impl History<'_> {
                 let Some(index) = self.nth(number) else { return };
                 let running = self.running.remove(&index).unwrap();
                 let left = History::left(index, &running, used);
-                self.store().end(&[left], 0).unwrap();
+                self.store().end(&[left], true, 0).unwrap();
             }
             Event::Rename(number) => {
                 let Some(index) = self.nth(number) else { return };

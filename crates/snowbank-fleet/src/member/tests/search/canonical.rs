@@ -238,6 +238,7 @@ impl<'a> Form<'a> {
             holder: _,
             notes: _,
             new_identity: _,
+            doubt: _,
             idle,
             lost,
         } = member;
