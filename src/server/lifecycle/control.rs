@@ -43,18 +43,18 @@ use socket2::Socket;
 use tokio::sync::watch;
 
 use super::reread::Reread;
-use super::try_start::Opened;
 use crate::config::{Secrets, Settings, SourceSettings};
 use crate::os_clock;
 use crate::server::ceilings::ending::Writers;
 use crate::server::ceilings::fleet_thread;
 use crate::server::ceilings::job_thread::Asks;
 use crate::server::ceilings::keeper_thread::{Change, Granted};
-use crate::server::ceilings::start_sources::Starting;
+use crate::server::ceilings::start_sources::{Found, Starting};
 use crate::server::ceilings::storage_thread;
 use crate::server::common::Common;
 use crate::server::net::registered::Registered;
 use crate::server::reading::handle::GIVE_BACK_TIMEOUT;
+use crate::server::restored::KernelLog;
 use crate::server::shared::live_config::{LiveConfig, Stage, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -87,6 +87,8 @@ pub(super) struct Control {
     pub(super) adopt: bool,
     /// The keeper thread gets its changes here.
     pub(super) keeper: Sender<Change>,
+    /// Each message asks for a reload. It may have the connection of one who waits for the result.
+    pub(super) requests: Receiver<Option<Socket>>,
     /// Receives a version from each shard that has adopted the configuration with this version.
     pub(super) adopted: Receiver<u64>,
     /// True once the daemon stops.
@@ -106,48 +108,48 @@ pub(super) struct Control {
     pub(super) notices_restores: Option<Note>,
 }
 
-/// The most connections that wait for the result of a reload. People and units ask. While a disk
-/// hangs, those who gave up keep their places.
-const ASKERS_MAX: usize = 16;
-
-/// What asks the control thread for reloads.
-pub(super) struct Requests {
-    /// Each message asks for a reload.
-    pub(super) reloads: Receiver<()>,
-    /// The connections of those who wait for the result of a reload.
-    pub(super) askers: Receiver<Socket>,
+/// The state and the coordinator, once they are open.
+pub(super) struct Opened {
+    pub(super) found: Arc<Found>,
+    /// Jobs for the storage thread. `None`: the daemon keeps no state.
+    pub(super) storage: Option<Asks<storage_thread::Job>>,
+    /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
+    pub(super) fleet: Option<Asks<fleet_thread::Job>>,
+    pub(super) kernel_log: Arc<KernelLog>,
 }
+
+/// The most requests for a reload that wait. People and units ask. While a disk hangs, those who
+/// gave up keep their places.
+pub(super) const REQUESTS_MAX: usize = 16;
 
 /// The handle of the control thread.
 pub(super) struct ControlThread {
-    /// Each message asks for a reload.
-    reloads: SyncSender<()>,
-    /// The connections of those who wait for the result of a reload.
-    askers: SyncSender<Socket>,
+    reloads: SyncSender<Option<Socket>>,
     is_stopping: Arc<AtomicBool>,
     /// The channel closes when the thread has ended.
     over: Receiver<()>,
 }
 
 impl ControlThread {
-    pub(super) fn spawn(control: Control) -> Result<ControlThread, StartError> {
+    pub(super) fn spawn(
+        control: Control,
+        reloads: SyncSender<Option<Socket>>,
+    ) -> Result<ControlThread, StartError> {
         let is_stopping = Arc::clone(&control.is_stopping);
-        let (reloads, requested) = mpsc::sync_channel(1);
-        let (askers, waiting) = mpsc::sync_channel(ASKERS_MAX);
-        let requests = Requests { reloads: requested, askers: waiting };
         let (is_over, over) = mpsc::sync_channel(0);
         let spawned = thread::Builder::new().name(String::from("control")).spawn(move || {
-            control.run(&requests);
+            control.run();
             drop(is_over);
         });
         spawned.map_err(|error| StartError::no_thread(&error))?;
-        Ok(ControlThread { reloads, askers, is_stopping, over })
+        Ok(ControlThread { reloads, is_stopping, over })
     }
 
     /// Requests a reload. If a requested reload has not begun, it serves this request too, because
     /// it has read nothing yet.
     pub(super) fn reload(&self) {
-        if let Err(TrySendError::Disconnected(())) = self.reloads.try_send(()) {
+        // If the queue is full, a reload is requested.
+        if let Err(TrySendError::Disconnected(_)) = self.reloads.try_send(None) {
             tracing::error!("cannot reload: the control thread has ended");
         }
     }
@@ -157,8 +159,7 @@ impl ControlThread {
         let Some(mut socket) = socket else { return };
         loop {
             // Sending fails if too many wait, or if the thread has ended. The connection is then closed.
-            let _ = self.askers.try_send(socket.accept().await);
-            self.reload();
+            let _ = self.reloads.try_send(Some(socket.accept().await));
         }
     }
 
@@ -184,10 +185,10 @@ impl ControlThread {
 impl Control {
     /// Starts the sources, and reloads at each request. Ends when the handle is dropped, or when
     /// the first start is refused.
-    fn run(mut self, requests: &Requests) {
+    fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.start_sources(requests) {
+            match self.start_sources() {
                 Ok(true) => pause = Duration::ZERO,
                 Ok(false) => {}
                 Err(error) => {
@@ -197,13 +198,13 @@ impl Control {
                 }
             }
             let request = if self.awaited().next().is_some() {
-                requests.reloads.recv_timeout(pause)
+                self.requests.recv_timeout(pause)
             } else {
-                requests.reloads.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match request {
-                Ok(()) => {
-                    self.reload(requests.askers.try_iter().collect());
+                Ok(first) => {
+                    self.reload(first);
                     pause = FIRST_PAUSE;
                 }
                 Err(RecvTimeoutError::Timeout) => pause = (pause * 2).clamp(FIRST_PAUSE, PAUSE_MAX),
@@ -238,7 +239,7 @@ impl Control {
     ///
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help.
-    fn start_sources(&mut self, requests: &Requests) -> Result<bool, StartError> {
+    fn start_sources(&mut self) -> Result<bool, StartError> {
         let (fleets, own): (Vec<usize>, Vec<usize>) =
             self.awaited().partition(|&index| self.is_of_fleet(self.settings_of(index)));
         let mut is_due_again = false;
@@ -246,7 +247,7 @@ impl Control {
             if group.is_empty() || self.is_stopping() {
                 continue;
             }
-            match self.start_group(&group, requests) {
+            match self.start_group(&group) {
                 Ok(is_due) => is_due_again = is_due,
                 Err(error) if !self.has_served => return Err(error),
                 Err(error) => {

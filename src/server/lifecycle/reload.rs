@@ -57,8 +57,10 @@ pub(super) enum Refusal {
 
 impl Control {
     /// Reads the configuration again and applies it. Reports the result to the log, to the status,
-    /// to the service manager, and to those who asked for it.
-    pub(super) fn reload(&mut self, askers: Vec<Socket>) {
+    /// to the service manager, and to those who asked for it. Serves the first request, and all that
+    /// came after it.
+    pub(super) fn reload(&mut self, first: Option<Socket>) {
+        let askers: Vec<Socket> = first.into_iter().chain(self.requests.try_iter().flatten()).collect();
         self.log_choices();
         self.notifier.reloading();
         let outcome = self.read_and_apply();

@@ -46,7 +46,8 @@ impl Server {
     {
         let health = self.health();
         let is_probed = self.admin_addresses().next().is_some();
-        let Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted } = self;
+        let Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted, reloads } =
+            self;
         let notifier = control.notifier.clone();
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
@@ -58,7 +59,7 @@ impl Server {
         drop(reactor);
         let no_thread = |error: io::Error| StartError::no_thread(&error);
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(no_thread)?;
-        let control = ControlThread::spawn(control)?;
+        let control = ControlThread::spawn(control, reloads)?;
         let (inboxes, mut shards) = ShardThreads::spawn(&common, runtimes, adopted).map_err(no_thread)?;
         let drained_by = runtime.block_on(async {
             let mut serving_admin = JoinSet::new();

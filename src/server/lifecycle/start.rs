@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
+use socket2::Socket;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::os_clock;
 
-use super::control::Control;
+use super::control::{Control, REQUESTS_MAX};
 use super::reread::Reread;
 use super::threads::make_runtime;
 use crate::access::Rules;
@@ -67,6 +68,8 @@ pub struct Server {
     pub(super) control: Control,
     /// The sender with which shards report the version of each configuration that they adopt.
     pub(super) adopted: mpsc::Sender<u64>,
+    /// The sender of requests for a reload.
+    pub(super) reloads: mpsc::SyncSender<Option<Socket>>,
 }
 
 impl Server {
@@ -127,6 +130,7 @@ impl Server {
         let (keeper, changes) = mpsc::channel();
         let ceilings = Ceilings::new(Keeper::new(awaited, &writers, wall, reading), changes);
         let (adopted, receive_adopted) = mpsc::channel();
+        let (reloads, requests) = mpsc::sync_channel(REQUESTS_MAX);
         let control = Control {
             common: Arc::clone(&common),
             live_config,
@@ -137,6 +141,7 @@ impl Server {
             directory: beginning.directory,
             adopt: beginning.adopt,
             keeper,
+            requests,
             adopted: receive_adopted,
             is_stopping: Arc::new(AtomicBool::new(false)),
             choices,
@@ -148,7 +153,7 @@ impl Server {
             remembered: None,
             notices_restores: None,
         };
-        Ok(Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted })
+        Ok(Server { listeners, admin, reload_socket, common, runtimes, ceilings, control, adopted, reloads })
     }
 
     /// Returns the admin listeners' addresses, with the ports that the system chose.

@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use socket2::Socket;
+
 use super::ask_peers::refuse_shared;
-use super::control::{Control, DISK_TIMEOUT, Requests};
+use super::control::{Control, DISK_TIMEOUT, Opened};
 use crate::config::SourceSettings;
 use crate::os_clock;
 use crate::server::ceilings::ending::Ended;
 use crate::server::ceilings::fleet_thread::{self, Fleet, Work};
-use crate::server::ceilings::job_thread::{Asks, NoReply};
+use crate::server::ceilings::job_thread::NoReply;
 use crate::server::ceilings::join_fleet::{self, Joining, no_fleet, say_pause, warn_unless_marked};
 use crate::server::ceilings::keeper_thread::{Change, Granted};
 use crate::server::ceilings::start_sources::{Begun, Found, Joined, Locked, Starting, claimant};
@@ -31,16 +33,6 @@ use snowbank_state::{StateError, WorkerLocks, lock_all, lock_workers};
 
 const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
       worker ID, the power failed, or the disk hung";
-
-/// The state and the coordinator, once they are open.
-pub(super) struct Opened {
-    pub(super) found: Arc<Found>,
-    /// Jobs for the storage thread. `None`: the daemon keeps no state.
-    pub(super) storage: Option<Asks<storage_thread::Job>>,
-    /// Jobs for the fleet thread. `None`: the daemon belongs to no fleet.
-    pub(super) fleet: Option<Asks<fleet_thread::Job>>,
-    kernel_log: Arc<KernelLog>,
-}
 
 impl Control {
     /// Takes all that these sources need for their grants, which need no coordinator. Returns `None` if
@@ -65,7 +57,7 @@ impl Control {
     /// # Errors
     /// The daemon's start is refused: no source has a grant, and waiting cannot help. What was taken is
     /// given back.
-    pub(super) fn start_group(&mut self, group: &[usize], requests: &Requests) -> Result<bool, StartError> {
+    pub(super) fn start_group(&mut self, group: &[usize]) -> Result<bool, StartError> {
         let life = Life::now(&self.common);
         let mut joined = self.join(group, &life)?;
         let mut starting = group.to_vec();
@@ -78,7 +70,7 @@ impl Control {
         let mut started = self.start_taken(&ready, &mut joined, &life);
         let mut is_over = true;
         if started.is_ok() && !pausing.is_empty() {
-            started = self.pause(&pausing, &mut joined, requests).and_then(|over| {
+            started = self.pause(&pausing, &mut joined).and_then(|over| {
                 is_over = over;
                 self.leave_out_refused(&mut pausing, &mut joined)
             });
@@ -99,12 +91,7 @@ impl Control {
     ///
     /// # Errors
     /// The fleet thread has ended.
-    fn pause(
-        &mut self,
-        pausing: &[usize],
-        joined: &mut Joined,
-        requests: &Requests,
-    ) -> Result<bool, StartError> {
+    fn pause(&mut self, pausing: &[usize], joined: &mut Joined) -> Result<bool, StartError> {
         for &index in pausing {
             say_pause(self.supplies[index].name(), joined.taken.get(&index));
         }
@@ -117,10 +104,14 @@ impl Control {
             })?;
             pause = next;
             match step {
-                Ok(Some(due_in)) => match requests.reloads.recv_timeout(due_in) {
+                Ok(Some(due_in)) => match self.requests.recv_timeout(due_in) {
                     Err(RecvTimeoutError::Timeout) if !self.is_stopping() => {}
-                    Ok(()) if self.reload_beside_pause(requests) => {}
-                    _ => return Ok(false),
+                    Ok(first) => {
+                        if !self.reload_beside_pause(first) {
+                            return Ok(false);
+                        }
+                    }
+                    Err(_) => return Ok(false),
                 },
                 step => break step.map(drop),
             }
@@ -139,12 +130,12 @@ impl Control {
     }
 
     /// Reloads in a pause. Returns whether the sources without a grant are as before.
-    fn reload_beside_pause(&mut self, requests: &Requests) -> bool {
+    fn reload_beside_pause(&mut self, first: Option<Socket>) -> bool {
         let awaited = |control: &Control| -> Vec<(usize, Arc<SourceSettings>)> {
             control.awaited().map(|index| (index, Arc::clone(control.settings_of(index)))).collect()
         };
         let before = awaited(self);
-        self.reload(requests.askers.try_iter().collect());
+        self.reload(first);
         awaited(self) == before
     }
 
