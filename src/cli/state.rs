@@ -12,12 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::inputs::environment_of_operator;
-use super::write_json;
 use super::{Failure, Outcome};
 use crate::config::{Settings, StateDirChoice, directory_options, open_file};
 use crate::server::KernelLog;
 use snowbank_id::numbering::Numbering;
-use snowbank_state::store::{self, Export, Record, StateDir};
+use snowbank_state::store::{self, Record, StateDir};
 use snowbank_state::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records, readable_marks};
 
 /// The most bytes of an export that are read. The limit refuses a path that names a disk.
@@ -154,17 +153,15 @@ fn export(directories: &Directories, output: Option<&Path>, out: &mut impl Write
     // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
     let output = output.map(create).transpose()?;
-    let export = store::export(&directory, records)?;
+    let text = store::export(&directory, records)?;
     // The state itself is released durably. The marks make a start refuse an older copy of the
     // state, too.
     mark(&moved, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
-    let mut text = Vec::new();
-    write_json(&export, &mut text)?;
     let written = match output {
-        None => out.write_all(&text).and_then(|()| out.flush()),
-        Some(mut file) => file.write_all(&text).and_then(|()| file.sync_all()),
+        None => out.write_all(text.as_bytes()).and_then(|()| out.flush()),
+        Some(mut file) => file.write_all(text.as_bytes()).and_then(|()| file.sync_all()),
     };
     // A closed pipe is a failure here, because nobody has the export then.
     written.map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))
@@ -260,7 +257,7 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
 fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outcome {
     let path = directories.state.path()?;
     let text = read_export(file)?;
-    let export = Export::parse(&text)?;
+    let export = store::parse_export(&text)?;
     let directory = StateDir::lock(&path)?;
     let stored = directory.read()?;
     refuse_foreign(&stored, &path)?;
@@ -271,18 +268,17 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         let marks = readable_marks(&directories.lock_dir, &record.numbering).unwrap_or_default();
         !record.assigned && marks.iter().any(Mark::is_released)
     };
-    let arriving = export.records.iter().filter(|record| record.is_movable() || was_released(record));
+    let arriving = export.iter().filter(|record| record.is_movable() || was_released(record));
     let arriving: Vec<Record> = arriving.cloned().collect();
     let locks = lock_records(&directories.lock_dir, &arriving)?;
-    let imported = export.records.clone();
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let merged = store::merge(stored, export, &owner, &KernelLog::open().host())?;
+    let merged = store::merge(stored, export.clone(), &owner, &KernelLog::open().host())?;
     refuse_lower(&arriving, &locks, "the export", &directories.options(&path))?;
     store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Returned).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
-    for record in &imported {
+    for record in &export {
         let name = &record.name;
         let of = in_words(record);
         let bound = store::above_records(&merged, &record.numbering);

@@ -18,7 +18,7 @@ mod record;
 
 pub use directory::{StateDir, check_usable, holder, read, read_to_write};
 pub use file::{Disk, Slots};
-pub use moved::{Export, export, forget, merge, write};
+pub use moved::{export, forget, merge, parse_export, write};
 pub use plan::{
     Claimant, Plan, Start, above_records, has_records_of_all, plan, plan_beside, set_command, unique_from,
 };

@@ -4,8 +4,9 @@
 use std::sync::OnceLock;
 
 use super::copies;
+use super::moved::{export_text, merge, parse_export};
 use super::record::Record;
-use super::{Claimant, Export, Plan, merge, plan};
+use super::{Claimant, Plan, plan};
 use crate::fuzzing::Choices;
 use crate::{HostIdentity, Owner};
 use snowbank_id::layout::{Layout, Tick, UnixMicros};
@@ -93,18 +94,16 @@ pub fn state_import(data: &[u8]) {
     let here = HostIdentity::default();
     let mut stored: Vec<Record> = Vec::new();
     for text in text.splitn(2, '\0') {
-        let export = match Export::parse(text) {
+        let export = match parse_export(text) {
             Ok(export) => export,
             Err(error) => return assert_is_a_line(&error.to_string()),
         };
-        let written = serde_json::to_string(&export).expect("an export is JSON");
-        assert_eq!(Export::parse(&written).as_ref(), Ok(&export));
-        let arriving = export.records.clone();
-        let merged = match merge(stored.clone(), export, &owner, &here) {
+        assert_eq!(parse_export(&export_text(&export)).as_ref(), Ok(&export));
+        let merged = match merge(stored.clone(), export.clone(), &owner, &here) {
             Ok(merged) => merged,
             Err(error) => return assert_is_a_line(&error.to_string()),
         };
-        for record in stored.iter().chain(&arriving) {
+        for record in stored.iter().chain(&export) {
             let is_kept = record.forgotten || merged.iter().any(|other| other.says_all_of(record));
             assert!(is_kept, "{record:?} is lost");
             check_start(&merged, record);

@@ -2,59 +2,48 @@
 //! the ceilings as released on this machine. An import never lowers a ceiling. What is forgotten
 //! leaves one bound behind.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use snowbank_id::layout::UnixMicros;
 
+use super::copies::Document;
 use super::file::StateFile;
 use super::record::Record;
 use super::{StateDir, StateError};
-use crate::form::{self, Form, FormError};
+use crate::form::{Form, FormError};
 use crate::{Cause, HostIdentity, Owner};
 
 /// The form of an export. The state file has one of its own.
 const FORM: Form = Form { format: 1, least_reader: 1 };
 
-/// The records that an export carries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Export {
-    /// The format of the export.
-    pub snowbank_state_format: u64,
-    /// The lowest format that a program must know to import it.
-    pub least_reader: u64,
-    /// The records that another machine may continue.
-    pub records: Vec<Record>,
+/// Reads the records of an export, which another machine may continue.
+///
+/// # Errors
+/// The text is not an export, or a newer program wrote it.
+pub fn parse_export(text: &str) -> Result<Vec<Record>, StateError> {
+    #[derive(Deserialize)]
+    struct Head {
+        snowbank_state_format: u64,
+        least_reader: Option<u64>,
+    }
+    let unusable = |error: FormError| StateError::new(Cause::Damaged, format!("the export: {error}"));
+    let found: Value = serde_json::from_str(text).map_err(not_an_export)?;
+    // The form is read first, because this program may not be able to read the rest.
+    let head = Head::deserialize(&found).map_err(not_an_export)?;
+    let format = head.snowbank_state_format;
+    let least_reader = head.least_reader.unwrap_or(format);
+    FORM.may_read(Form { format, least_reader }).map_err(unusable)?;
+    // An import leaves the export as it is, so it may have fields that this program does not know.
+    // This is the way back to an older program.
+    let Document { records } = Document::deserialize(&found).map_err(not_an_export)?;
+    if records.is_empty() { Err(not_an_export("it holds no source")) } else { Ok(records) }
 }
 
-impl Export {
-    fn of(records: Vec<Record>) -> Export {
-        Export { snowbank_state_format: FORM.format, least_reader: FORM.least_reader, records }
-    }
-
-    /// Reads an export.
-    ///
-    /// # Errors
-    /// The text is not an export, or a newer program wrote it.
-    pub fn parse(text: &str) -> Result<Export, StateError> {
-        #[derive(Deserialize)]
-        struct Head {
-            snowbank_state_format: u64,
-            least_reader: Option<u64>,
-        }
-        let unusable = |error: FormError| StateError::new(Cause::Damaged, format!("the export: {error}"));
-        let mut found: Value = serde_json::from_str(text).map_err(not_an_export)?;
-        // The form is read first, because this program may not be able to read the rest.
-        let head = Head::deserialize(&found).map_err(not_an_export)?;
-        let format = head.snowbank_state_format;
-        let least_reader = head.least_reader.unwrap_or(format);
-        FORM.may_read(Form { format, least_reader }).map_err(unusable)?;
-        let fields = found.as_object_mut().ok_or_else(|| not_an_export("it is no JSON object"))?;
-        fields.insert("least_reader".to_owned(), least_reader.into());
-        // An import leaves the export as it is, so it may lack fields that nothing depends on. This is
-        // the way back to an older program.
-        let export = form::read::<Export>(&found).map_err(not_an_export)?.to_read();
-        if export.records.is_empty() { Err(not_an_export("it holds no source")) } else { Ok(export) }
-    }
+/// Returns the text of an export: one line.
+pub(super) fn export_text(records: &[Record]) -> String {
+    let Form { format, least_reader } = FORM;
+    let records = serde_json::to_string(records).expect("a record is made of texts and numbers");
+    format!("{{\"snowbank_state_format\":{format},\"least_reader\":{least_reader},\"records\":{records}}}\n")
 }
 
 fn not_an_export(found: impl std::fmt::Display) -> StateError {
@@ -112,30 +101,29 @@ fn raise_to_dropped(records: &mut [Record], standing: &[Record]) {
     }
 }
 
-/// Marks all records as released, durably, and returns the export for another machine. Exporting
-/// the same records again returns the same export.
+/// Marks all records as released, durably, and returns the text of the export for another machine.
+/// Exporting the same records again returns the same text.
 ///
 /// # Errors
 /// The release could not be made durable: nothing was exported.
-pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, StateError> {
+pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<String, StateError> {
     let records: Vec<Record> =
         records.into_iter().map(|record| Record { released: true, ..record }).collect();
     write(directory, &records)?;
-    Ok(Export::of(records))
+    Ok(export_text(&records))
 }
 
-/// Returns the records of a directory after an import. No stored record with a worker ID of the
-/// import may be ahead of it.
+/// Returns the records of a directory after an import of `records`. No stored record with a worker
+/// ID of the import may be ahead of it.
 ///
 /// # Errors
 /// Since the export, this machine has granted IDs that would be handed out again after the import.
 pub fn merge(
     stored: Vec<Record>,
-    export: Export,
+    mut records: Vec<Record>,
     owner: &Owner,
     here: &HostIdentity,
 ) -> Result<Vec<Record>, StateError> {
-    let mut records = export.records;
     let all = stored.iter().chain(&records);
     let standing: Vec<Record> =
         all.clone().filter(|record| record.bound_of_dropped().is_some()).cloned().collect();
@@ -261,8 +249,8 @@ mod tests {
         })
     }
 
-    fn any_export() -> impl Strategy<Value = Export> {
-        prop::collection::vec(any_record(), 1..3).prop_map(Export::of)
+    fn any_export() -> impl Strategy<Value = Vec<Record>> {
+        prop::collection::vec(any_record(), 1..3)
     }
 
     /// Returns where each of these sources would start if it were alone. The outer `Option` is
@@ -292,8 +280,8 @@ mod tests {
         Owner { instance: String::new(), pid: 1, state: String::new() }
     }
 
-    fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, StateError> {
-        merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
+    fn import(stored: &[Record], export: &[Record]) -> Result<Vec<Record>, StateError> {
+        merge(stored.to_vec(), export.to_vec(), &owner(), &HostIdentity::default())
     }
 
     /// It is the way back to an older program.
@@ -301,17 +289,17 @@ mod tests {
     fn an_export_of_a_later_format_is_read_by_its_least_reader() {
         let directory = tempfile::tempdir().unwrap();
         let directory = StateDir::lock(directory.path()).unwrap();
-        let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
-        let text = serde_json::to_string(&export).unwrap();
+        let exported = vec![Record { released: true, ..left_in("this boot", 0, 5) }];
+        let text = export(&directory, exported.clone()).unwrap();
         let head = "\"snowbank_state_format\":1,\"least_reader\":1,";
         assert!(text.starts_with(&format!("{{{head}")), "{text}");
         let before = text.replacen("\"least_reader\":1,", "", 1);
-        assert_eq!(Export::parse(&before), Ok(export.clone()), "one of before 0.1.0");
+        assert_eq!(parse_export(&before).as_ref(), Ok(&exported), "one of before 0.1.0");
         let later = text.replacen(head, "\"snowbank_state_format\":2,\"least_reader\":1,", 1);
         let later = later.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
-        assert_eq!(Export::parse(&later).map(|export| export.records), Ok(export.records));
+        assert_eq!(parse_export(&later), Ok(exported));
         let newer = later.replacen("\"least_reader\":1", "\"least_reader\":2", 1);
-        let refused = Export::parse(&newer).unwrap_err().to_string();
+        let refused = parse_export(&newer).unwrap_err().to_string();
         assert!(refused.contains("for programs that know format 2, allowed: up to 1"), "{refused}");
     }
 
@@ -326,8 +314,8 @@ mod tests {
     fn an_import_drops_the_clock_offsets_of_other_boots() {
         let here = HostIdentity { boot: Some(String::from("this boot")), ..HostIdentity::default() };
         let import = |stored: &[Record], arriving: Record| {
-            let export = Export::of(vec![arriving]);
-            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("no stored record is ahead");
+            let merged = merge(stored.to_vec(), vec![arriving], &owner(), &here);
+            let merged = merged.expect("no stored record is ahead");
             let arrived = merged.last().expect("the import has a record");
             (arrived.boot.clone(), arrived.wall_minus_boot_us)
         };
@@ -344,8 +332,7 @@ mod tests {
     fn an_import_of_assigned_worker_ids_lowers_no_bound() {
         let assigned = |ahead_ms| Record { assigned: true, ..record("orders", "twitter", "7", ahead_ms) };
         let merged = |stored: i64, arriving: i64| {
-            let records = vec![Record { released: true, ..assigned(arriving) }];
-            let export = Export::of(records);
+            let export = [Record { released: true, ..assigned(arriving) }];
             let merged = import(&[assigned(stored)], &export).unwrap();
             (merged.len(), merged[0].id_bound == assigned(stored.max(arriving)).id_bound)
         };
@@ -361,8 +348,7 @@ mod tests {
         };
         let assigned = |ahead_ms, assigned_bound| Record { assigned: true, ..own(ahead_ms, assigned_bound) };
         let bound_after = |stored: Record, arriving: Record| {
-            let export = Export::of(vec![arriving]);
-            let merged = import(&[stored], &export).expect("the export is not lower");
+            let merged = import(&[stored], &[arriving]).expect("the export is not lower");
             assert_eq!(merged.len(), 1);
             merged[0].assigned_bound
         };
@@ -387,7 +373,7 @@ mod tests {
             ..record("orders", "twitter", "7", 1_000)
         };
         let users = Record { retired: true, ..record("users", "twitter", "8", 5_000) };
-        let older = Export::of(vec![record("carts", "twitter", "3", 2_000)]);
+        let older = [record("carts", "twitter", "3", 2_000)];
         let start = |records: &[Record]| {
             starts(records, &[Configured("carts", "twitter", String::from("3"))])[0]
                 .unwrap()
@@ -408,7 +394,7 @@ mod tests {
     fn what_no_source_had_any_more_arrives_as_a_bound() {
         let retired = |name, ahead_ms| Record { retired: true, ..record(name, "twitter", "7", ahead_ms) };
         let used = |name, ahead_ms| record(name, "twitter", "7", ahead_ms);
-        let merged = |stored: Record, arriving: Record| import(&[stored], &Export::of(vec![arriving]));
+        let merged = |stored: Record, arriving: Record| import(&[stored], &[arriving]);
         for name in ["orders", "users"] {
             for (stored, arriving) in [(3, 5), (5, 3), (5, 5)] {
                 let records = merged(used("orders", stored), retired(name, arriving)).unwrap();
@@ -441,9 +427,8 @@ mod tests {
             records in prop::collection::vec(any_record(), 1..3),
             sources in prop::collection::vec(any_source(), 1..8),
         ) {
-            let mut records: Vec<Record> = records.into_iter().map(|it| Record { retired: true, ..it }).collect();
-            let dropped = forget(&mut records, UnixMicros(i64::MAX));
-            let carrying = Export::of(records);
+            let mut carrying: Vec<Record> = records.into_iter().map(|it| Record { retired: true, ..it }).collect();
+            let dropped = forget(&mut carrying, UnixMicros(i64::MAX));
             for exports in [[&older, &carrying], [&carrying, &older]] {
                 let Ok(first) = import(&[], exports[0]) else { continue };
                 let Ok(both) = import(&first, exports[1]) else { continue };
@@ -473,13 +458,13 @@ mod tests {
             let mut ends = Vec::new();
             for (first, second) in [(&exports.0, &exports.1), (&exports.1, &exports.0)] {
                 let Ok(once) = import(&stored, first) else { continue };
-                prop_assert_eq!(bounds(&once), bounds(stored.iter().chain(&first.records)));
+                prop_assert_eq!(bounds(&once), bounds(stored.iter().chain(first)));
                 let again = import(&once, first).expect("the stored records are as high");
                 prop_assert_eq!(bounds(&again), bounds(&once));
                 prop_assert_eq!(starts(&again, &sources), starts(&once, &sources));
                 match import(&once, second) {
                     Ok(both) => {
-                        prop_assert_eq!(bounds(&both), bounds(once.iter().chain(&second.records)));
+                        prop_assert_eq!(bounds(&both), bounds(once.iter().chain(second)));
                         ends.push(both);
                     }
                     // The import is refused because this machine already has higher bounds for some
