@@ -28,7 +28,7 @@ use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 use take::Tried;
 
-pub(super) use marker::{check_start, instant_of, other_limits};
+pub(super) use marker::{check_start, first_numbering, instant_of, other_limits};
 pub use pick::Free;
 pub use pool::{Counted, Pool};
 pub use settle::Pause;

@@ -11,11 +11,10 @@ use serde::Serialize;
 use super::cluster;
 use super::counter::CounterKey;
 use super::key::{self, FleetLimits, Marker, NumberKey, Paths};
-use super::member::{check_start, instant_of};
+use super::member::{check_start, first_numbering, instant_of};
 use super::rules;
 use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
+use snowbank_id::layout::{Layout, UnixMicros};
 
 pub use spaces::{Begins, Prepared, Preparing, above};
 
@@ -87,11 +86,6 @@ impl Freeing<'_> {
         }
         rules::check_bound(&numbering, key, from, reach).map(|()| key.id_bound)
     }
-}
-
-/// Returns the numbering of a layout's first worker ID, which every layout has.
-fn first_numbering(layout: &Layout) -> Numbering {
-    Numbering::new(layout.clone(), WorkerSet::single(0)).expect("every layout has the worker ID 0")
 }
 
 /// Returns the refusal of a marker that cannot be used.

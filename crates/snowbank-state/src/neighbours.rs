@@ -27,15 +27,12 @@ pub(super) enum HeldIds {
     Counter(TicketCounter),
 }
 
-/// A held lock: the IDs that it protects, and its file.
-pub(super) type Held = (HeldIds, File);
-/// A free lock of a worker ID: the number of the worker ID, its ID space, and the path of the lock.
-pub(super) type Free = (u64, Space, PathBuf);
-
 #[derive(Default)]
 pub(super) struct Locks {
-    pub(super) held: Vec<Held>,
-    pub(super) free: Vec<Free>,
+    /// The held locks: the IDs that each protects, and its file.
+    pub(super) held: Vec<(HeldIds, File)>,
+    /// The free locks of worker IDs: the number, the ID space, and the path of each lock.
+    pub(super) free: Vec<(u64, Space, PathBuf)>,
 }
 
 /// Reads these locks.

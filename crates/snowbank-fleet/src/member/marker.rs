@@ -47,8 +47,12 @@ pub(super) enum Noticed {
 
 /// Returns the instant of a bound by worker ID 0, up to a tick after [`rules::instant_of`].
 pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
+    rules::instant_of(&first_numbering(layout), id_bound)
+}
+
+/// Returns the numbering of a layout's first worker ID, which every layout has.
+pub(crate) fn first_numbering(layout: &Layout) -> Numbering {
+    Numbering::new(layout.clone(), WorkerSet::single(0)).expect("every layout has the worker ID 0")
 }
 
 /// Returns the error for an old answer: the caller must ask again.

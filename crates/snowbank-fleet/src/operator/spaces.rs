@@ -4,10 +4,9 @@ use serde::Serialize;
 
 use super::Operator;
 use crate::key::{HORIZON_MAX, Marker, NumberKey, Paths, parse_to_replace};
-use crate::member::{instant_of, other_limits};
+use crate::member::{first_numbering, instant_of, other_limits};
 use crate::{FleetError, FleetLimits, Swap, Swapped, rules};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
+use snowbank_id::layout::{Layout, UnixMicros};
 
 /// What an operator knows of the IDs that were made before the fleet was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,14 +310,12 @@ impl Operator<'_> {
 
 /// Returns the instant up to which a layout may have made IDs below a bound.
 pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        // The bound may lie within its tick, so the instant is the end of the tick.
-        let tick = numbering.tick_of(numbering.position_from(id_bound));
-        let start = numbering.start_of(tick);
-        let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
-        UnixMicros(start.0.saturating_add(tick_us))
-    })
+    let numbering = first_numbering(layout);
+    // The bound may lie within its tick, so the instant is the end of the tick.
+    let tick = numbering.tick_of(numbering.position_from(id_bound));
+    let start = numbering.start_of(tick);
+    let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
+    UnixMicros(start.0.saturating_add(tick_us))
 }
 
 fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {
