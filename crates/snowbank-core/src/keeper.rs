@@ -27,7 +27,7 @@ mod range_demand;
 mod reservation;
 mod writer;
 
-pub use managed_source::{ManagedSource, Reach, id_minus_boot_us};
+pub use managed_source::{Durable, ManagedSource, Reach, id_minus_boot_us};
 pub use range_demand::{NumberRange, WantedRange, add_range};
 pub use reservation::{RESERVE, RESERVE_MAX, reserved_at_start};
 pub use writer::{Outcome, Write, Written};
@@ -35,8 +35,7 @@ pub use writer::{Outcome, Write, Written};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::managed_source::Durable;
-use self::writer::{InFlight, Writer};
+use self::writer::Writer;
 use crate::clock::{BootMicros, Now, Observed, Reading, Remembered, StepWatch, Wall};
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
@@ -231,7 +230,7 @@ impl Keeper {
             some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
-            in_flight_since: in_flight.map(|write| write.began).min(),
+            in_flight_since: in_flight.map(|(_, began)| *began).min(),
             horizon: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX),
             next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(next_range_in),
             ranges,
@@ -245,30 +244,20 @@ impl Keeper {
         if self.lost.is_some() || writer.in_flight.is_some() {
             return None;
         }
-        let ceilings = self.next_ceilings(index, now)?;
-        let mut in_flight = Vec::with_capacity(ceilings.len());
-        for &(source, ceiling) in &ceilings {
+        let mut ceilings = Vec::new();
+        for (source, ceiling) in self.next_ceilings(index, now)? {
             let generation = self.sources[source].source().grant().generation();
-            in_flight.push((source, Durable { ceiling, generation }));
+            ceilings.push((source, Durable { ceiling, generation }));
         }
-        let generations = in_flight.iter().map(|(_, durable)| durable.generation).collect();
         let restored = self.restored();
         let wall_minus_boot_us = self.wall.carried_us();
         let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
-        writer.in_flight =
-            Some(InFlight { number, began: now.boot, ceilings: in_flight, wall_minus_boot_us });
-        Some(Write {
-            writer: index,
-            number,
-            ceilings,
-            generations,
-            restored,
-            wall_minus_boot_us,
-            id_minus_boot_us,
-        })
+        let write = Write { writer: index, number, ceilings, restored, wall_minus_boot_us, id_minus_boot_us };
+        writer.in_flight = Some((write.clone(), now.boot));
+        Some(write)
     }
 
     /// Returns the fleet's ceilings to write now. All of them rise together, when one source has
@@ -358,16 +347,15 @@ impl Keeper {
         mut mark: impl FnMut(usize, u64),
     ) -> Option<Written> {
         let writer = self.writers.get_mut(outcome.writer)?;
-        let InFlight { began, ceilings, wall_minus_boot_us, .. } =
-            writer.in_flight.take_if(|write| write.number == outcome.number)?;
+        let (write, began) = writer.in_flight.take_if(|(write, _)| write.number == outcome.number)?;
         let is_durable = outcome.failure.is_none();
         let written = Written { reach: writer.reach, began, is_durable };
         writer.failure = outcome.failure;
         if !is_durable {
             return Some(written);
         }
-        writer.wall_minus_boot_us = wall_minus_boot_us;
-        for (index, durable) in ceilings {
+        writer.wall_minus_boot_us = write.wall_minus_boot_us;
+        for (index, durable) in write.ceilings {
             let before = writer.durable[index];
             assert!(durable.ceiling >= before.ceiling, "a stored ceiling sinks only at a stop");
             assert!(durable.generation >= before.generation, "writes end in their order");

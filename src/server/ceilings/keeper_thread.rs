@@ -30,7 +30,7 @@ use crate::server::reading::observer::Observer;
 use crate::server::restored::Life;
 use snowbank_core::clock::{BootMicros, Observed, Reading, Remembered};
 use snowbank_core::grant::{Left, TakenOver};
-use snowbank_core::keeper::{self, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
+use snowbank_core::keeper::{self, Durable, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
 use snowbank_fleet::{Bound, Rest};
 use snowbank_state::{StateError, WorkerLocks};
@@ -302,10 +302,10 @@ impl Ceilings {
     fn write_to_fleet(&mut self, write: Write) {
         let Some(fleet) = &mut self.fleet else { return };
         let mut bounds = Vec::new();
-        for (&(source, ceiling), generation) in write.ceilings.iter().zip(write.generations) {
+        let Write { writer, number, ceilings, .. } = write;
+        for (source, Durable { ceiling, generation }) in ceilings {
             bounds.push((Bound { source, id_bound: self.keeper.id_bound(source, ceiling) }, generation));
         }
-        let Write { writer, number, .. } = write;
         fleet.send(fleet_thread::Job::Raise { writer, number, bounds });
     }
 

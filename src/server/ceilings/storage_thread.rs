@@ -104,7 +104,8 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Optio
 pub(crate) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.record_unknown(&write.restored);
     store.record_id_time(Some(write.id_minus_boot_us));
-    store.raise(&write.ceilings, write.wall_minus_boot_us)
+    let raises = write.ceilings.iter().map(|(source, durable)| (*source, durable.ceiling));
+    store.raise(&raises.collect::<Vec<_>>(), write.wall_minus_boot_us)
 }
 
 #[cfg(test)]
@@ -116,6 +117,7 @@ mod tests {
 
     use super::*;
     use snowbank_core::grant::Left;
+    use snowbank_core::keeper::Durable;
     use snowbank_id::layout::{Layout, Position, WorkerSet};
     use snowbank_id::numbering::Numbering;
     use snowbank_state::store::{Beginning, Record, StateDir};
@@ -137,12 +139,11 @@ mod tests {
     }
 
     fn job(ceiling: u64) -> Job {
-        let ceilings = vec![(0, Position(ceiling))];
+        let ceilings = vec![(0, Durable { ceiling: Position(ceiling), generation: 0 })];
         let write = Write {
             writer: 0,
             number: 1,
             ceilings,
-            generations: vec![0],
             restored: Vec::new(),
             wall_minus_boot_us: 0,
             id_minus_boot_us: 0,

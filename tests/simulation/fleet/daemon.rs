@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use snowbank_core::clock::{Now, Remembered, StepRule, Wall};
 use snowbank_core::grant::{CeilingRule, Grant, Left};
-use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
+use snowbank_core::keeper::{Durable, Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank_core::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_fleet::rules::Proof;
 use snowbank_fleet::{Bound, Clocks, FleetError, FleetLimits, Member, Names, Pause, Taken, Want};
@@ -376,9 +376,9 @@ impl World {
                 continue;
             }
             let machine = &mut self.machines[daemon.machine];
-            for &(index, ceiling) in &write.ceilings {
+            for &(index, durable) in &write.ceilings {
                 let served = &daemon.sources[index];
-                machine.store(&served.workers, served.source.numbering().id_bound(ceiling));
+                machine.store(&served.workers, served.source.numbering().id_bound(durable.ceiling));
             }
             let outcome = Outcome { writer: 0, number: write.number, failure: None };
             let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
@@ -411,7 +411,7 @@ impl World {
         };
         let Some(write) = pending else { return };
         if result.is_ok() {
-            for (index, ceiling) in write.ceilings {
+            for (index, Durable { ceiling, .. }) in write.ceilings {
                 let served = &mut daemon.sources[index];
                 served.fleet = ceiling;
                 served.is_copy = false;
@@ -435,7 +435,7 @@ impl World {
             };
             link.idle(part);
             let mut bounds = Vec::new();
-            for (&(source, ceiling), &generation) in write.ceilings.iter().zip(&write.generations) {
+            for &(source, Durable { ceiling, generation }) in &write.ceilings {
                 let id_bound = sources[source].source.numbering().id_bound(ceiling);
                 bounds.push((Bound { source, id_bound }, generation));
             }

@@ -167,7 +167,7 @@ impl Storage {
         // A write that was abandoned may end after later writes. It changes nothing that the later
         // writes stored, neither the ceiling nor this difference.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
-        ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
+        ceilings.iter().all(|(_, durable)| self.raise(*writer, durable.ceiling, wall_minus_boot_us, failure))
     }
 
     /// Ends the process. Each write in flight may have made some of its calls on the disk, all, or

@@ -80,12 +80,13 @@ pub struct ManagedSource {
     used_at: BootMicros,
 }
 
-/// A ceiling that a writer has made durable.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Durable {
-    pub(super) ceiling: Position,
-    /// The grant's generation when the write was handed out.
-    pub(super) generation: u64,
+/// A ceiling that a writer makes durable, or has made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durable {
+    /// The position of the ceiling.
+    pub ceiling: Position,
+    /// The generation of the source's grant when the write was handed out.
+    pub generation: u64,
 }
 
 impl Durable {

@@ -43,8 +43,9 @@ impl World {
 
     fn poll(&mut self, reading: Reading) -> Polled {
         let polled = self.keeper.poll(reading);
-        let first_write =
-            |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
+        let first_write = |write: &Write| {
+            write.ceilings.iter().find(|(index, _)| *index == 0).map(|(_, durable)| durable.ceiling)
+        };
         self.handed_out.extend(polled.writes.iter().filter_map(first_write));
         polled
     }

@@ -2,7 +2,6 @@
 
 use super::managed_source::{Durable, Reach};
 use crate::clock::BootMicros;
-use snowbank_id::layout::Position;
 
 /// Ceilings for one writer to make durable, all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,9 +11,7 @@ pub struct Write {
     /// The write's number, counted from 1 for each writer. The outcome has the same number.
     pub number: u64,
     /// The ceilings, each with its source's index.
-    pub ceilings: Vec<(usize, Position)>,
-    /// For each ceiling, the generation of its source's grant.
-    pub generations: Vec<u64>,
+    pub ceilings: Vec<(usize, Durable)>,
     /// The ticket sources whose numbers another copy of the machine may hand out. A start must
     /// refuse these sources.
     pub restored: Vec<usize>,
@@ -47,15 +44,6 @@ pub struct Written {
     pub is_durable: bool,
 }
 
-/// A write that was handed out, and has no outcome yet.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    pub(super) number: u64,
-    pub(super) began: BootMicros,
-    pub(super) ceilings: Vec<(usize, Durable)>,
-    pub(super) wall_minus_boot_us: i64,
-}
-
 /// The keeper's record of one writer.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -65,7 +53,8 @@ pub(super) struct Writer {
     /// The believed wall − boot that is stored with `durable`.
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
-    pub(super) in_flight: Option<InFlight>,
+    /// The write that was handed out and has no outcome yet, and when it was handed out.
+    pub(super) in_flight: Option<(Write, BootMicros)>,
     /// When all ceilings are raised next, unless a source needs a raise sooner.
     pub(super) due: Option<BootMicros>,
     /// Why the last write failed. The next write then waits until `due`.

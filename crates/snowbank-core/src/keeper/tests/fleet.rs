@@ -114,7 +114,7 @@ fn a_late_acknowledgement_grants_no_more_than_was_written() {
     };
     let asleep = later(200 * SECOND_US, 0);
     let [local, raise] = &poll(None, asleep)[..] else { panic!("both writers must write now") };
-    let (_, written) = raise.ceilings[0];
+    let written = raise.ceilings[0].1.ceiling;
     poll(Some(local), asleep);
     let woken = later(HOUR_US, 0);
     let writes = poll(Some(raise), woken);

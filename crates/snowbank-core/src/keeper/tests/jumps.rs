@@ -19,7 +19,7 @@ fn only_ceilings_written_since_a_jump_are_granted() {
     assert!(world.poll(jumped).writes.is_empty(), "no write before the pause is over");
     let retried = only(&world.poll(later(2 * SECOND_US, 5 * SECOND_US)));
     world.end(&retried, Ok(()), jumped);
-    assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1, 1));
+    assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1.ceiling, 1));
     assert!(world.poll(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
     assert!(!world.poll(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "reported once");
 }
