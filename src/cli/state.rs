@@ -244,11 +244,14 @@ fn unknown_counter(record: &Record, what: &str, options: &str) -> Failure {
 }
 
 /// Marks the locks of these records' worker IDs as released up to the records' ceilings, or as returned:
-/// only a daemon that was granted IDs proves that it holds a number of a fleet.
+/// only a daemon that was granted IDs proves that it holds a number of a fleet. No fleet knows a counter
+/// that has a mark.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     let marked = records.iter().zip(locks).map(|(record, locks)| {
+        let is_counter = record.numbering.ticket().is_some();
+        let fate = if fate == Fate::Returned && is_counter { Fate::Granted } else { fate };
         let mark = Mark { id_bound: record.id_bound, state: state.to_owned(), fate };
-        if fate == Fate::Returned { locks.mark_anew(&mark) } else { locks.mark(&mark) }
+        if fate == Fate::Released { locks.mark(&mark) } else { locks.mark_anew(&mark) }
     });
     // If one mark fails, the others are still made.
     marked.fold(Ok(()), Result::and)

@@ -41,7 +41,7 @@ pub(crate) struct Common {
     /// The reason why another process may have taken over a worker ID, a shared counter or the
     /// state. Once the reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
-    /// True while the daemon asks whether it has lost a worker ID. Nothing is handed out meanwhile, and a
+    /// True while the daemon asks whether it has lost a worker ID, and until a poll finds all in order. A
     /// stop counts it as a loss.
     pub(crate) in_doubt: AtomicBool,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
@@ -102,6 +102,8 @@ impl Common {
             let supplies = &self.live_config.borrow().supplies;
             let in_fleet = supplies.iter().filter(|supply| !supply.source.kind().counts_by_itself());
             in_fleet.for_each(|supply| supply.source.grant().revoke());
+            // It marks the locks.
+            self.wake_ups.wake_keeper();
         }
     }
 

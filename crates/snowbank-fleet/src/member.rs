@@ -211,11 +211,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Sets what is called with `true` once the coordinator seems to have gone back, before the daemon
-    /// asks further, which may take long: nothing may be handed out meanwhile. It is called with `false`
-    /// if the daemon may go on, with new grants.
+    /// Sets what is called with `true` once a number seems to be lost, before the daemon asks further,
+    /// which may take long: nothing may be handed out meanwhile. It is called with `false` if the daemon
+    /// may go on, with new grants: the answer was old, or a poll has found all in order.
     pub fn on_doubt(&mut self, doubt: Arc<dyn Fn(bool) + Send + Sync>) {
         self.doubt = doubt;
+    }
+
+    /// Takes the grants away, and begins to note that: the process may be killed while it asks.
+    fn begin_doubt(&mut self) {
+        (self.doubt)(true);
+        self.notes.forget_ceilings();
+        self.notes.begin();
+    }
+
+    /// Waits until the notes are durable, at most this long. A process that has lost a number calls this
+    /// before it ends, because its next start may have other sources.
+    pub fn wait_for_notes(&self, limit: Duration) {
+        // The marks of the locks say the same of the numbers that it has.
+        let _ = self.notes.wait(limit);
     }
 
     /// Makes later calls hurry: see [`Coordinator::hurry`].
@@ -496,10 +510,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// went back, and then the daemon must raise the floor before it ends.
     fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {
-            Err(error) if error.is_of_one_key() => match self.poll() {
-                Err(FleetError::WentBack(reason)) => Err(FleetError::WentBack(reason)),
-                _ => Err(error),
-            },
+            Err(error) if error.is_of_one_key() => {
+                self.begin_doubt();
+                match self.poll() {
+                    Err(FleetError::WentBack(reason)) => Err(FleetError::WentBack(reason)),
+                    _ => Err(error),
+                }
+            }
             seen => seen,
         }
     }

@@ -100,7 +100,7 @@ pub enum Proof {
     /// No proof: the state may be an older copy.
     None,
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
-    /// a worker ID, so only the coordinator knows who holds that worker ID now.
+    /// a worker ID, or a command has marked it, so only the coordinator knows who holds it now.
     Newest,
     /// As [`Held`](Proof::Held), but the last process found that it had lost one of the worker IDs, so
     /// the start must ask the coordinator.

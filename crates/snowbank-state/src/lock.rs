@@ -127,6 +127,14 @@ impl WorkerLocks {
         self.mark_granted_as(Fate::Lost)
     }
 
+    /// Takes [`mark_lost`](WorkerLocks::mark_lost) back.
+    ///
+    /// # Errors
+    /// A mark could not be read or written.
+    pub fn mark_kept(&self) -> Result<(), StateError> {
+        self.mark_granted_as(Fate::Granted)
+    }
+
     /// Gives the marks of this state another fate, and leaves their bounds.
     fn mark_granted_as(&self, fate: Fate) -> Result<(), StateError> {
         let Some(state) = &self.state else { return Ok(()) };

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::fleet_thread::{self, Work};
+use super::fleet_thread::{self, NOTED_WITHIN, Work};
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread;
 use crate::server::restored::Life;
@@ -94,7 +94,8 @@ impl Ended {
     }
 
     /// Asks the coordinator whether all that goes back is still this daemon's. Returns its fate: returned,
-    /// lost, or granted as after a crash if there is no answer. Also granted if nothing goes back.
+    /// lost (also while the daemon is in doubt), or granted as after a crash if there is no answer. Also granted
+    /// if nothing goes back.
     fn confirm(&self, writers: Writers<'_>) -> Fate {
         let mut sources: Vec<usize> = self.bounds.iter().map(|bound| bound.source).collect();
         sources.extend(self.rests.iter().map(|rest| rest.source));
@@ -106,6 +107,10 @@ impl Ended {
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let Err(error) = confirmed else { return Fate::Returned };
         let is_lost = error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
+        if is_lost {
+            let noted = |work: &mut Work| work.member().wait_for_notes(NOTED_WITHIN);
+            let _ = fleet.question(NOTED_WITHIN, noted);
+        }
         let fate = if is_lost { Fate::Lost } else { Fate::Granted };
         tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());
         fate

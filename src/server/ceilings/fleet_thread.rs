@@ -28,6 +28,10 @@ use snowbank_tls::files;
 /// are part of the stop's wait for storage.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The longest time that a daemon which has lost a worker ID waits at its end until that is noted: two
+/// slow syncs.
+pub(super) const NOTED_WITHIN: Duration = Duration::from_secs(3);
+
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
@@ -240,6 +244,11 @@ impl Work {
     /// Returns true once the daemon has lost a worker ID or its state, so that it ends.
     fn is_lost(&self) -> bool {
         self.common.lost.get().is_some()
+    }
+
+    /// Returns true while it is not known whether the daemon has lost a worker ID.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.common.in_doubt.load(Ordering::SeqCst)
     }
 
     /// Returns the clocks as the daemon believes them now.

@@ -244,11 +244,9 @@ impl Joining<'_> {
             Some(own) => self.ask_for(index, proof, move |member, want| member.resume_at_once(want, &own))?,
             None => None,
         };
-        if resumed.is_none()
-            && let Some(locks) = &mut locks
-        {
-            // The answer may be a loss, and this process may be killed before its disk has stored that. A
-            // grant marks them again.
+        let asks = resumed.is_none() && joined.silence.is_none() && proof == Proof::Held;
+        if let Some(locks) = locks.as_mut().filter(|_| asks) {
+            // The answer may be a loss, and this process may be killed before its disk has stored that.
             locks.mark_for(found.owner());
             warn_unless_marked(locks.mark_lost());
         }
@@ -263,6 +261,9 @@ impl Joining<'_> {
         };
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
+                if asks && !self.ask(|work| work.is_in_doubt())? {
+                    locks.iter().for_each(|locks| warn_unless_marked(locks.mark_kept()));
+                }
                 self.resume_unseen(index, proof, own, reason, joined)?
             }
             asked => asked?,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::os_clock;
 
 use super::ending::{Ended, Writers};
-use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet};
+use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet, NOTED_WITHIN, Work};
 use super::job_thread::JobThread;
 use super::join_fleet::warn_unless_marked;
 use super::start_sources::Starting;
@@ -354,8 +354,12 @@ impl Ceilings {
             if self.still_ours().is_ok() {
                 self.mark_lost();
             }
-            // The thread notes that the worker IDs are lost, so that the next start asks.
-            self.fleet.into_iter().for_each(|fleet| fleet.wait_for_end(ANSWER_TIMEOUT));
+            if let Some(fleet) = self.fleet {
+                // A source that is gone has no lock here, and its next start must ask, too.
+                let noted = |work: &mut Work| work.member().wait_for_notes(NOTED_WITHIN);
+                let _ = fleet.asks().question(NOTED_WITHIN, noted);
+                fleet.wait_for_end(ANSWER_TIMEOUT);
+            }
             return Ok(());
         };
         let storage = self.storage.as_ref().map(JobThread::asks);
@@ -409,7 +413,8 @@ fn log(polled: &Polled) {
     }
     if polled.is_renewed {
         tracing::info!(
-            "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
+            "the ceilings were made durable again after a jump of the clocks, a restored snapshot, or an old answer of \
+             the coordinator"
         );
     }
 }

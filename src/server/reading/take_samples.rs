@@ -88,7 +88,7 @@ impl Common {
         for (index, supply) in live_config.in_order() {
             samples.others.push(self.source_samples(index, supply, &live_config.limits, now));
         }
-        put_fleet(metrics, live_config, &mut samples);
+        put_fleet(self, live_config, &mut samples);
         put_identities(live_config, &mut samples);
         let daemon = &mut samples.daemon;
         let mut latency = Latency::default();
@@ -162,13 +162,15 @@ impl Common {
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         // A sealed source has no grant yet, or hands out nothing more.
         source.cursor()?;
-        if source.kind().takes_ranges() {
-            let seen = self.metrics.keeper();
-            return seen.polled.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
-        }
-        let ceiling = *self.metrics.keeper().polled.fleet_ceilings.get(index)?;
-        let left = rules::left(source.numbering(), ceiling, source.id_time(now));
-        Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
+        let seen = self.metrics.keeper();
+        let left = if source.kind().takes_ranges() {
+            (*seen.polled.ranges_last.get(index)?)?
+        } else if source.kind().follows_the_clock() {
+            rules::left(source.numbering(), *seen.polled.fleet_ceilings.get(index)?, source.id_time(now))
+        } else {
+            return None;
+        };
+        Some(if self.in_doubt.load(Ordering::Relaxed) { 0.0 } else { left.as_secs_f64() })
     }
 
     fn source_samples(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> Subject {
@@ -338,8 +340,12 @@ fn put_reload(metrics: &Metrics, daemon: &mut Subject) {
     }
 }
 
+/// What is found until the coordinator says whether it went back.
+const IN_DOUBT: &str = "it seems to have gone back, and has not answered since";
+
 /// Adds the samples of the fleet's ceilings and worker IDs, after those of the sources.
-fn put_fleet(metrics: &Metrics, live: &LiveConfig, samples: &mut Samples) {
+fn put_fleet(common: &Common, live: &LiveConfig, samples: &mut Samples) {
+    let metrics = &common.metrics;
     let seen = metrics.keeper();
     let has_grant = live.supplies.iter().any(|supply| supply.stage == Stage::Granted);
     let mut waiting = live.supplies.iter().filter_map(|supply| match &supply.stage {
@@ -355,6 +361,8 @@ fn put_fleet(metrics: &Metrics, live: &LiveConfig, samples: &mut Samples) {
     let silence = fleet.silence.clone();
     let is_waiting = waits_for.is_some();
     let silent = if is_waiting { silence } else { seen.polled.fleet_failure.clone().or(silence) };
+    let in_doubt = common.in_doubt.load(Ordering::Relaxed).then(|| IN_DOUBT.to_owned());
+    let silent = in_doubt.or(silent);
     let known = fleet.pools.iter().filter(|_| !is_waiting);
     for &Counted { source, numbers, held } in known {
         if let Some((_, supply)) = live.in_order().find(|(index, _)| *index == source) {

@@ -124,6 +124,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Err(error);
         }
         self.check_counters()?;
+        (self.doubt)(false);
         Ok(due)
     }
 

@@ -49,6 +49,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if taken.as_ref().is_err_and(FleetError::is_of_one_key) {
             // The keys of worker IDs may show that the coordinator went back. Then the daemon must
             // raise the floor before it ends.
+            self.begin_doubt();
             let _ = self.poll_again();
         }
         self.concluded(&[index], taken)

@@ -227,7 +227,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         ask: impl FnOnce(&mut Self) -> Result<Noticed, FleetError>,
     ) -> Result<Noticed, FleetError> {
-        (self.doubt)(true);
+        self.begin_doubt();
         let noticed = ask(self);
         if noticed.is_ok() {
             (self.doubt)(false);
@@ -239,7 +239,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// cluster may be the daemon's own cluster, restored from a backup: to a state before the fleet
     /// was prepared, or under another cluster ID.
     pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
-        (self.doubt)(true);
+        self.begin_doubt();
         self.coordinator.as_mut().set_cluster(None);
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
         if self.know_marker(found.ok().flatten()).is_ok() {

@@ -11,8 +11,8 @@ use snowbank_state::store::{self, Claimant, Record, Start};
 /// Returns the lowest ID at which these worker IDs may start. If the last run of this state had each of
 /// them, this is 0. Otherwise it is the first ID of the next tick, because another machine may have
 /// handed out IDs of the current tick with a worker ID that this state never had, or had before. If the
-/// state had one of them before, the next tick after `highest` counts, the latest time that this machine
-/// has believed: the clock may have gone back while another machine had the worker ID.
+/// state had one of them before, the next tick after `highest` counts, the time by the clock that
+/// this state last believed: the clock may have gone back while another machine had the worker ID.
 ///
 /// Records of other worker IDs do not count, because they do not show which IDs were handed out
 /// with these worker IDs. For a ticket counter, this is always 0: a counter without a record starts
