@@ -153,6 +153,29 @@ fn nothing_is_handed_out_while_a_daemon_asks_whether_it_has_lost_a_number() {
     assert_eq!(doubts(&|store| store.remove(&key_five()), Fault::ReadOnly), [true]);
 }
 
+/// A replica of the coordinator is behind. The daemon goes on once it knows.
+#[test]
+fn an_old_answer_ends_a_doubt() {
+    let store = store();
+    let (mut daemon, _) = holder(&store);
+    let older = store.text(&key_five());
+    let later = at(WALL, 200);
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(later), 0)], clocks(later)), Ok(()));
+    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let sees = Arc::clone(&seen);
+    daemon.on_doubt(Arc::new(move |in_doubt| sees.lock().unwrap().push(in_doubt)));
+    store.be_stale(older);
+    assert!(matches!(daemon.check(clocks(later)), Err(FleetError::NoAnswer(_))));
+    assert_eq!(*seen.lock().unwrap(), [true, false]);
+    let covered = |daemon: &Member<Store>| {
+        daemon.notes().of("f", "orders", &want(WALL, true).layout.space().to_string()).unwrap().covered
+    };
+    assert_eq!(covered(&daemon), 0, "a start must ask until the next raise");
+    let again = at(later, 10);
+    assert_eq!(raised(&mut daemon, &[(keepers_bound(again), 1)], clocks(again)), Ok(()));
+    assert_eq!(covered(&daemon), keepers_bound(again).id_bound);
+}
+
 /// While the machine sleeps, another daemon may take the number and hand out IDs, and a restore of the
 /// coordinator may lose that. The swap then finds what it expects.
 #[test]
