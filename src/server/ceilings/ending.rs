@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::fleet_thread::{self, NOTED_WITHIN, Work};
+use super::fleet_thread::{self, Work};
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread;
 use crate::server::restored::Life;
@@ -108,8 +108,7 @@ impl Ended {
         let Err(error) = confirmed else { return Fate::Returned };
         let is_lost = error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
         if is_lost {
-            let noted = |work: &mut Work| work.member().wait_for_notes(NOTED_WITHIN);
-            let _ = fleet.question(NOTED_WITHIN, noted);
+            fleet.await_notes_of_a_loss();
         }
         let fate = if is_lost { Fate::Lost } else { Fate::Granted };
         tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());

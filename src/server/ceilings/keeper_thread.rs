@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::os_clock;
 
 use super::ending::{Ended, Writers};
-use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet, NOTED_WITHIN, Work};
+use super::fleet_thread::{self, ANSWER_TIMEOUT, Fleet};
 use super::job_thread::JobThread;
 use super::join_fleet::warn_unless_marked;
 use super::start_sources::Starting;
@@ -356,8 +356,7 @@ impl Ceilings {
             }
             if let Some(fleet) = self.fleet {
                 // A source that is gone has no lock here, and its next start must ask, too.
-                let noted = |work: &mut Work| work.member().wait_for_notes(NOTED_WITHIN);
-                let _ = fleet.asks().question(NOTED_WITHIN, noted);
+                fleet.asks().await_notes_of_a_loss();
                 fleet.wait_for_end(ANSWER_TIMEOUT);
             }
             return Ok(());

@@ -130,7 +130,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if self.lost.is_some() || self.idle.contains(&held.index) {
                 held.covered = 0;
             }
-            self.store_note(at);
+            self.notes.set(self.sources[at].note(&self.fleet, self.limits));
         }
         self.notes.begin();
     }
