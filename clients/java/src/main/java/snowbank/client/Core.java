@@ -177,21 +177,18 @@ final class Core {
         }
         if (error.reason() == SnowbankException.Reason.REFUSED) {
             counts.refusals.incrementAndGet();
-            tell(false, listener -> listener.refused(endpoint, error));
+            tell(listener -> listener.refused(endpoint, error));
         } else {
             counts.failures.incrementAndGet();
-            tell(false, listener -> listener.failed(endpoint, error));
+            tell(listener -> listener.failed(endpoint, error));
         }
     }
 
-    /**
-     * Tells the application's listener: on its own thread, because others have calls to hand on, or
-     * here, unless it is busy.
-     */
-    void tell(boolean isHere, Consumer<SnowbankListener> event) {
+    /** Tells the application's listener on its own thread: others have calls to hand on. */
+    void tell(Consumer<SnowbankListener> event) {
         if (options.listener != ClientOptions.NOBODY) {
             events.queue.offer(event);
-            events.empty(isHere);
+            events.empty(false);
         }
     }
 

@@ -114,7 +114,7 @@ final class Greet {
         if (found.isEmpty() && now != null) {
             colliding = null;
             core.collision = null;
-            core.tell(false, listener -> listener.collisionOver(now[0], now[1]));
+            core.tell(listener -> listener.collisionOver(now[0], now[1]));
         }
         int[] indices = found.get(again);
         if (again == null || now != null || indices == null) {
@@ -126,7 +126,7 @@ final class Greet {
         colliding = new String[] {one.label, other.label};
         core.collision = error;
         core.buffer.drop();
-        core.tell(false, listener -> listener.collision(one.label, other.label, error));
+        core.tell(listener -> listener.collision(one.label, other.label, error));
         // Calls fail meanwhile.
         core.collision = SnowbankException.collision(one.label, other.label, again.claim, said(one) + said(other));
     }

@@ -124,7 +124,7 @@ final class Rest {
             Connection made = Dial.greet(core, endpoint.place);
             made.start(endpoint);
             // Before the first request, which a close prevents.
-            core.tell(true, listener -> listener.connected(made.label));
+            core.tell(listener -> listener.connected(made.label));
             dialed.complete(made);
             if (made.isEnded) {
                 // Nobody could leave it before.

@@ -4,8 +4,8 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 
 /**
- * Is told what an operator may want to know. Its methods are called by threads of the client, one
- * at a time, and must return soon. While one does not, up to 1,000 later events wait.
+ * Is told what an operator may want to know. Its methods are called by one thread, in
+ * order, and must return soon. While one does not, up to 1,000 later events wait.
  */
 public interface SnowbankListener {
     /** The client has a connection to this endpoint. */

@@ -700,13 +700,8 @@ class ClientTest {
     @Test
     void aCallThatEndsWhileItDialsDrawsNoIds() throws Exception {
         CountDownLatch hold = new CountDownLatch(1);
-        ClientOptions slow = options().listener(new SnowbankListener() {
-            @Override
-            public void connected(String endpoint) {
-                await(hold);
-            }
-        });
-        try (SnowbankClient dials = new SnowbankClient(slow)) {
+        daemon.onHello = () -> await(hold);
+        try (SnowbankClient dials = new SnowbankClient(options())) {
             var late = dials.batchAsync(1);
             var lives = dials.batchAsync(2);
             eventually("it greeted", () -> !daemon.tokens.isEmpty());

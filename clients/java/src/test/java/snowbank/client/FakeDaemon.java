@@ -33,6 +33,8 @@ final class FakeDaemon implements AutoCloseable {
     volatile long[] claims = {};
     volatile int goodForMs = 60_000;
     volatile boolean isSilent;
+    /** Runs between HELLO and its answer. */
+    volatile Runnable onHello = () -> { };
     /** Answers NEXT with the given tag instead, if it is set. */
     volatile IntFunction<byte[]> onNext;
     private final ServerSocket listener;
@@ -77,6 +79,7 @@ final class FakeDaemon implements AutoCloseable {
     private byte[] answer(int kind, int tag, ByteBuffer body) {
         if (kind == Wire.HELLO) {
             tokens.add(text(body.position(body.position() + 10), StandardCharsets.ISO_8859_1));
+            onHello.run();
             ByteBuffer welcome = Wire.head(Wire.WELCOME, 0, tag, 16 + 8 * claims.length).put((byte) 1).put((byte) 0)
                 .putShort((short) goodForMs).putInt(1_000_000).putLong(number);
             for (long claim : claims) {
