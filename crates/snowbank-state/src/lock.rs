@@ -109,34 +109,17 @@ impl WorkerLocks {
         marked.map_err(|error| StateError::storage(format!("cannot mark the counter's lock: {error}")))
     }
 
-    /// Marks worker IDs that are given back to the fleet. A copy of the state may have a note that it
-    /// holds them, so it must ask.
+    /// Gives this state's marks of worker IDs of the fleet another fate, and leaves their bounds:
+    ///
+    /// - [`Fate::Returned`]: they go back. A copy of the state may have a note that it holds them.
+    /// - [`Fate::Lost`]: they are lost, or may be. The next start asks the coordinator.
+    /// - [`Fate::Granted`]: they are not lost after all.
+    ///
+    /// Unlike the state's disk, the lock directory is in memory by default, so this does not wait.
     ///
     /// # Errors
     /// A mark could not be read or written. Then the worker IDs must not be given back.
-    pub fn mark_given_back(&self) -> Result<(), StateError> {
-        self.mark_granted_as(Fate::Returned)
-    }
-
-    /// Marks worker IDs of the fleet as lost, so that the next start asks the coordinator. Unlike the
-    /// state's disk, the lock directory is in memory by default, so this does not wait.
-    ///
-    /// # Errors
-    /// A mark could not be read or written.
-    pub fn mark_lost(&self) -> Result<(), StateError> {
-        self.mark_granted_as(Fate::Lost)
-    }
-
-    /// Takes [`mark_lost`](WorkerLocks::mark_lost) back.
-    ///
-    /// # Errors
-    /// A mark could not be read or written.
-    pub fn mark_kept(&self) -> Result<(), StateError> {
-        self.mark_granted_as(Fate::Granted)
-    }
-
-    /// Gives the marks of this state another fate, and leaves their bounds.
-    fn mark_granted_as(&self, fate: Fate) -> Result<(), StateError> {
+    pub fn mark_as(&self, fate: Fate) -> Result<(), StateError> {
         let Some(state) = &self.state else { return Ok(()) };
         for file in &self.files {
             let own = mark_of(file)?.filter(|mark| mark.state == *state);

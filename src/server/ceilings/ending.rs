@@ -123,11 +123,9 @@ impl Ended {
                 let Some(left) = self.left.iter().find(|left| left.source == source) else { continue };
                 locks.mark_granted(left.id_bound).map_err(not_marked)?;
             }
-            match fate {
-                _ if !self.bounds.iter().any(|it| it.source == source) => {}
-                Fate::Returned => locks.mark_given_back().map_err(not_marked)?,
-                Fate::Lost => locks.mark_lost().map_err(not_marked)?,
-                _ => {}
+            // As after a crash, what a mark says of the fleet stays.
+            if fate != Fate::Granted && self.bounds.iter().any(|bound| bound.source == source) {
+                locks.mark_as(fate).map_err(not_marked)?;
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ use snowbank_fleet::{self, Access, FleetError, Member, Names, Notes, Pool, Taken
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::above_records;
-use snowbank_state::{Cause, Mark, StateError, WorkerLocks, beyond, latest_grant, new_identity};
+use snowbank_state::{Cause, Fate, Mark, StateError, WorkerLocks, beyond, latest_grant, new_identity};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -248,7 +248,7 @@ impl Joining<'_> {
         if let Some(locks) = locks.as_mut().filter(|_| asks) {
             // The answer may be a loss, and this process may be killed before its disk has stored that.
             locks.mark_for(found.owner());
-            warn_unless_marked(locks.mark_lost());
+            warn_unless_marked(locks.mark_as(Fate::Lost));
         }
         let asked = match (resumed, &joined.silence, source.own_workers().cloned()) {
             (Some(resumed), ..) => Ok(resumed),
@@ -262,7 +262,7 @@ impl Joining<'_> {
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
                 if asks && !self.ask(|work| work.is_in_doubt())? {
-                    locks.iter().for_each(|locks| warn_unless_marked(locks.mark_kept()));
+                    locks.iter().for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Granted)));
                 }
                 self.resume_unseen(index, proof, own, reason, joined)?
             }

@@ -33,7 +33,7 @@ use snowbank_core::grant::{Left, TakenOver};
 use snowbank_core::keeper::{self, Durable, Keeper, ManagedSource, Outcome, PERIOD, Polled, Write};
 use snowbank_core::source::Source;
 use snowbank_fleet::{Bound, Rest};
-use snowbank_state::{StateError, WorkerLocks};
+use snowbank_state::{Fate, StateError, WorkerLocks};
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
@@ -373,9 +373,12 @@ impl Ceilings {
 
     /// Marks the locks of worker IDs of the fleet after a loss: the next start must ask, even if the disk
     /// has not stored by then that the ceilings are forgotten.
-    fn mark_lost(&self) {
-        for index in &self.in_fleet {
-            self.locks.get(index).into_iter().for_each(|locks| warn_unless_marked(locks.mark_lost()));
+    fn mark_lost(&mut self) {
+        for locks in self.in_fleet.iter().filter_map(|index| self.locks.get(index)) {
+            let marked = locks.mark_as(Fate::Lost);
+            if marked.is_err() && self.unmarked.count(Instant::now()).is_some() {
+                warn_unless_marked(marked);
+            }
         }
     }
 

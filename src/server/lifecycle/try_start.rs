@@ -29,7 +29,7 @@ use snowbank_fleet::{Bound, Clocks, Pause};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::Numbering;
 use snowbank_state::store::{Claimant, DiskStore};
-use snowbank_state::{StateError, WorkerLocks, lock_all, lock_workers};
+use snowbank_state::{Fate, StateError, WorkerLocks, lock_all, lock_workers};
 
 const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
       worker ID, the power failed, or the disk hung";
@@ -398,7 +398,7 @@ impl Control {
         if checked.as_ref().is_err_and(|error| error.is_loss() || in_doubt) {
             // They must ask from now on, also if the disk has not stored why.
             let locks = starting.iter().filter_map(|index| joined.locks.get(index));
-            locks.for_each(|locks| warn_unless_marked(locks.mark_lost()));
+            locks.for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
         }
         checked.map_err(StartError::from)
     }

@@ -37,7 +37,7 @@ struct Life {
     state: TempDir,
     locks: TempDir,
     process: Option<(Ceilings, Vec<Shard>, Settings)>,
-    /// True while writes never end.
+    /// True once writes never end any more in this process.
     hangs: bool,
     /// True if a process has ended while the disk hung after a restore, so no record shows it.
     is_unrecorded: bool,
@@ -195,7 +195,7 @@ impl Life {
     /// Lets the kernel report a restore, perhaps while the disk hangs. The other copy of the machine
     /// hands out the next number of the counter.
     fn restore(&mut self) {
-        self.hangs = self.rng.bool();
+        self.hangs |= self.rng.bool();
         self.keep();
         let Some((ceilings, _, settings)) = &self.process else { return };
         for (source, settings) in ceilings.keeper.sources().zip(&settings.sources) {

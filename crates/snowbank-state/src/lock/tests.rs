@@ -140,7 +140,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
     assert!(!locks.is_of_kin(locks.furthest()), "the mark is in the source's own lock");
     locks.mark_for(&owner);
     locks.mark_granted(3).unwrap();
-    locks.mark_given_back().unwrap();
+    locks.mark_as(Fate::Returned).unwrap();
     assert_eq!(locks.marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(3, &owner) }]);
     let text = fs::read_to_string(only_lock(directory.path())).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
@@ -152,14 +152,14 @@ fn a_worker_id_that_is_given_back_ungranted_is_no_proof_for_a_copy_of_the_state(
     let owner = Owner::new();
     let mut locks = lock(directory.path()).unwrap();
     locks.mark_for(&owner);
-    locks.mark_given_back().unwrap();
+    locks.mark_as(Fate::Returned).unwrap();
     assert!(locks.own_marks().unwrap().is_empty(), "nothing was granted");
     locks.mark(&marked(7, &owner)).unwrap();
     locks.mark_for(&Owner::new());
-    locks.mark_given_back().unwrap();
+    locks.mark_as(Fate::Returned).unwrap();
     assert_eq!(locks.own_marks().unwrap(), [marked(7, &owner)], "another state's mark stays");
     locks.mark_for(&owner);
-    locks.mark_given_back().unwrap();
+    locks.mark_as(Fate::Returned).unwrap();
     assert_eq!(locks.own_marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(7, &owner) }]);
 }
 
