@@ -225,11 +225,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.begin();
     }
 
-    /// Waits until the notes are durable, at most this long. A process that has lost a number calls this
-    /// before it ends, because its next start may have other sources.
-    pub fn wait_for_notes(&self, limit: Duration) {
-        // The marks of the locks say the same of the numbers that it has.
-        let _ = self.notes.wait(limit);
+    /// Forgets the ceilings of sources that do not have these names, and waits until that is durable.
+    /// The process has locks for all others, which say after a loss that their next start must ask.
+    ///
+    /// # Errors
+    /// That could not be stored.
+    pub fn keep_ceilings_of(&mut self, names: &[String]) -> Result<(), FleetError> {
+        let kept = |note: &Note| note.fleet == self.fleet && names.contains(&note.source);
+        if !self.notes.keep_ceilings(kept) {
+            return Ok(());
+        }
+        self.notes.begin();
+        self.await_notes()
     }
 
     /// Makes later calls hurry: see [`Coordinator::hurry`].

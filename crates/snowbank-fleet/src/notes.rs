@@ -242,10 +242,15 @@ impl Notes {
 
     /// Forgets the ceilings: the next start asks the coordinator.
     pub(super) fn forget_ceilings(&mut self) {
-        for note in &mut self.document.notes {
-            self.is_changed |= note.covered > 0;
-            note.covered = 0;
-        }
+        self.keep_ceilings(|_| false);
+    }
+
+    /// Forgets the ceilings of other notes. Returns whether there were any.
+    pub(super) fn keep_ceilings(&mut self, kept: impl Fn(&Note) -> bool) -> bool {
+        let others = self.document.notes.iter_mut().filter(|note| note.covered > 0 && !kept(note));
+        let forgotten = others.map(|note| note.covered = 0).count();
+        self.is_changed |= forgotten > 0;
+        forgotten > 0
     }
 
     /// Returns the note of a source, if it has this ID space and is of the fleet with this name.

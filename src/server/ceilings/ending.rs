@@ -95,7 +95,8 @@ impl Ended {
 
     /// Asks the coordinator whether all that goes back is still this daemon's. Returns its fate: returned,
     /// lost (also while the daemon is in doubt), or granted as after a crash if there is no answer. Also granted
-    /// if nothing goes back.
+    /// if nothing goes back. Without an answer, what a reload removes is marked as lost: the daemon may find a
+    /// loss later, when it has no lock of it to say so.
     fn confirm(&self, writers: Writers<'_>) -> Fate {
         let mut sources: Vec<usize> = self.bounds.iter().map(|bound| bound.source).collect();
         sources.extend(self.rests.iter().map(|rest| rest.source));
@@ -106,10 +107,7 @@ impl Ended {
         };
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let Err(error) = confirmed else { return Fate::Returned };
-        let is_lost = error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
-        if is_lost {
-            fleet.await_notes_of_a_loss();
-        }
+        let is_lost = self.are_removed || error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
         let fate = if is_lost { Fate::Lost } else { Fate::Granted };
         tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());
         fate

@@ -28,10 +28,6 @@ use snowbank_tls::files;
 /// are part of the stop's wait for storage.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest time that a daemon which has lost a worker ID waits at its end until that is noted: two
-/// slow syncs.
-const NOTED_WITHIN: Duration = Duration::from_secs(3);
-
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
@@ -67,11 +63,6 @@ impl Asks<Job> {
         self.ask(limit, |reply: Reply<R>| {
             Job::Ask(Question(Box::new(move |work: &mut Work| reply.send(question(work)))))
         })
-    }
-
-    /// Waits until it is stored that worker IDs are lost, for a time.
-    pub(super) fn await_notes_of_a_loss(&self) {
-        let _ = self.question(NOTED_WITHIN, |work| work.member().wait_for_notes(NOTED_WITHIN));
     }
 }
 

@@ -66,7 +66,9 @@ pub(crate) struct Joining<'a> {
     pub(crate) fleet: &'a Asks<Job>,
     /// Locks worker IDs on this machine.
     pub(crate) lock: &'a dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
-    /// The sources by index: those with a layout, and shared counters.
+    /// The names of all sources of the daemon.
+    pub(crate) names: Vec<String>,
+    /// The sources that start, by index: those with a layout, and shared counters.
     pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
     /// The worker IDs of the sources that run.
     pub(crate) in_use: Vec<WorkerSet>,
@@ -77,6 +79,15 @@ pub(crate) struct Joining<'a> {
     pub(crate) is_stopping: &'a AtomicBool,
     /// The later of the believed and the read wall clock at the beginning of the start.
     pub(crate) latest_wall: UnixMicros,
+}
+
+/// What a source had before this start.
+struct Had {
+    /// Its worker IDs. `None`: it had none, or they are not allowed any more.
+    own: Option<WorkerSet>,
+    proof: Proof,
+    /// `None`: there are none, or another daemon of this machine has locked them.
+    locks: Option<WorkerLocks>,
 }
 
 /// Logs that a source pauses, and for how long at least.
@@ -106,8 +117,38 @@ impl Joining<'_> {
         // for another source.
         let with_layout = self.sources.iter().filter(|(_, source)| !source.kind.takes_ranges());
         let (picked, given): (Vec<_>, Vec<_>) = with_layout.partition(|(_, source)| source.is_assigned());
+        let mut all_had = Vec::new();
         for (&index, _) in given.into_iter().chain(picked) {
-            match self.take(index, &mut joined) {
+            match self.had(index, &joined) {
+                Ok(had) => all_had.push((index, had)),
+                Err(error) => joined.refused.push((index, error)),
+            }
+        }
+        let names = self.names.clone();
+        if let Err(error) = self.ask(move |work| work.member().keep_ceilings_of(&names))? {
+            let refused = all_had.drain(..).map(|(index, _)| (index, StartError::from(error.clone())));
+            joined.refused.extend(refused);
+        }
+        let (mut resumed, mut asking) = (Vec::new(), Vec::new());
+        for (index, had) in all_had {
+            match self.resume_at_once(index, &had)? {
+                Some(taken) => {
+                    joined.taken.insert(index, taken);
+                    resumed.extend(had.locks.map(|locks| (index, locks)));
+                }
+                None => asking.push((index, had)),
+            }
+        }
+        if !asking.is_empty() {
+            // An answer may be a loss, which is one of all sources, and this process may be killed before
+            // its disk has stored that.
+            let all_asking = asking.iter().filter(|(_, had)| had.proof == Proof::Held);
+            let locks = all_asking.filter_map(|(_, had)| had.locks.as_ref());
+            let resumed = resumed.iter().map(|(_, locks)| locks);
+            locks.chain(resumed).for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
+        }
+        for (index, had) in asking {
+            match self.take(index, had, &mut joined) {
                 Ok((taken, mut locks)) => {
                     locks.mark_for(self.found.owner());
                     joined.taken.insert(index, taken);
@@ -115,6 +156,10 @@ impl Joining<'_> {
                 }
                 Err(error) => joined.refused.push((index, error)),
             }
+        }
+        for (index, locks) in resumed {
+            self.unmark_if_silent(&joined, &locks)?;
+            joined.locks.insert(index, locks);
         }
         if self.is_stopping.load(Ordering::Acquire) {
             // Nothing that was taken will be granted.
@@ -219,17 +264,18 @@ impl Joining<'_> {
         Ok(held)
     }
 
-    fn take(&self, index: usize, joined: &mut Joined) -> Result<(Taken, WorkerLocks), StartError> {
+    /// Finds what a source had, and locks that.
+    fn had(&self, index: usize, joined: &Joined) -> Result<Had, StartError> {
         let found = &*self.found;
         let source = &*self.sources[&index];
-        let allowed = self.allowed(index, &joined.taken);
         // A source whose worker IDs are picked prefers those that it had last, even if that was
         // before the state belonged to a fleet.
-        let mut own = match source.own_workers() {
+        let own = match source.own_workers() {
             Some(own) => Some(own.clone()),
             None => {
                 let had = self.ask_for(index, Proof::None, |member, want| member.own(want))?;
                 let had = had.or_else(|| found.had_before(&source.name, &source.layout));
+                let allowed = self.allowed(index, &joined.taken);
                 had.filter(|own| own.len() == source.picks() && own.iter().all(&allowed))
             }
         };
@@ -237,32 +283,49 @@ impl Joining<'_> {
             Some(own) => self.proof(source, own)?,
             None => (Proof::None, None),
         };
+        if let Some(locks) = &mut locks {
+            locks.mark_for(found.owner());
+        }
         if let Some(given) = source.own_workers().filter(|_| locks.is_some()).cloned() {
             self.ask_for(index, proof, move |member, want| member.claim_note(want, &given))?;
         }
-        let resumed = match own.clone() {
-            Some(own) => self.ask_for(index, proof, move |member, want| member.resume_at_once(want, &own))?,
-            None => None,
-        };
-        let asks = resumed.is_none() && joined.silence.is_none() && proof == Proof::Held;
-        if let Some(locks) = locks.as_mut().filter(|_| asks) {
-            // The answer may be a loss, and this process may be killed before its disk has stored that.
-            locks.mark_for(found.owner());
-            warn_unless_marked(locks.mark_as(Fate::Lost));
+        Ok(Had { own, proof, locks })
+    }
+
+    fn resume_at_once(&self, index: usize, had: &Had) -> Result<Option<Taken>, StartError> {
+        let Some(own) = had.own.clone() else { return Ok(None) };
+        self.ask_for(index, had.proof, move |member, want| member.resume_at_once(want, &own))
+    }
+
+    /// Takes the mark back that these worker IDs may be lost, if the coordinator is silent and no answer
+    /// before that was a loss.
+    fn unmark_if_silent(&self, joined: &Joined, locks: &WorkerLocks) -> Result<(), StartError> {
+        if joined.silence.is_some() && !self.ask(|work| work.is_in_doubt())? {
+            warn_unless_marked(locks.mark_as(Fate::Granted));
         }
-        let asked = match (resumed, &joined.silence, source.own_workers().cloned()) {
-            (Some(resumed), ..) => Ok(resumed),
-            (None, Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
-            (None, None, Some(own)) => {
+        Ok(())
+    }
+
+    /// Takes the worker IDs of a source that cannot go on without asking.
+    fn take(&self, index: usize, had: Had, joined: &mut Joined) -> Result<(Taken, WorkerLocks), StartError> {
+        let source = &*self.sources[&index];
+        let Had { mut own, proof, mut locks } = had;
+        let asked = match (&joined.silence, source.own_workers().cloned()) {
+            (Some(silence), _) => Err(StartError::CoordinatorSilent(silence.clone())),
+            (None, Some(own)) => {
                 let taken = self.ask_for(index, proof, move |member, want| member.take(want, &own))?;
                 taken.map_err(StartError::from)
             }
-            (None, None, None) => self.pick(index, proof, &mut own, allowed, &mut locks),
+            (None, None) => {
+                let allowed = self.allowed(index, &joined.taken);
+                self.pick(index, proof, &mut own, allowed, &mut locks)
+            }
         };
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
-                if asks && !self.ask(|work| work.is_in_doubt())? {
-                    locks.iter().for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Granted)));
+                joined.silence.get_or_insert_with(|| reason.clone());
+                if let Some(locks) = locks.as_ref().filter(|_| proof == Proof::Held) {
+                    self.unmark_if_silent(joined, locks)?;
                 }
                 self.resume_unseen(index, proof, own, reason, joined)?
             }
@@ -386,7 +449,6 @@ impl Joining<'_> {
         reason: String,
         joined: &mut Joined,
     ) -> Result<Taken, StartError> {
-        joined.silence.get_or_insert_with(|| reason.clone());
         let (has_jumped, taken) = self.ask_for(index, proof, move |member, want| {
             (member.has_jumped(want), own.and_then(|own| member.resume_unseen(want, &own)))
         })?;
@@ -511,6 +573,7 @@ mod tests {
         let joining = Joining {
             fleet,
             lock,
+            names: vec![source.name.clone()],
             sources: BTreeMap::from([(0, Arc::clone(source))]),
             in_use: Vec::new(),
             found: Arc::new(found),

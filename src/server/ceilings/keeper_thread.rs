@@ -153,7 +153,7 @@ impl Ceilings {
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
             // older copy of the state is then recognized, because its ceiling is below the mark. Without a
             // state, only the end of a source marks the lock.
-            if let Some(locks) = self.locks.get(&index).filter(|_| self.storage.is_some()) {
+            if let Some(locks) = self.locks.get(&index).filter(|_| self.storage.is_some() && !may_be_lost) {
                 record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
             }
             managed.grant(first_ceiling);
@@ -355,8 +355,6 @@ impl Ceilings {
                 self.mark_lost();
             }
             if let Some(fleet) = self.fleet {
-                // A source that is gone has no lock here, and its next start must ask, too.
-                fleet.asks().await_notes_of_a_loss();
                 fleet.wait_for_end(ANSWER_TIMEOUT);
             }
             return Ok(());

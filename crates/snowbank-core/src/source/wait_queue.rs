@@ -247,8 +247,15 @@ impl Source {
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let is_sealed = window.bound == Bound::Sealed;
-        let over = queue.waiting.partition_point(|entry| is_sealed || entry.request.due <= window.now.boot);
+        let now = window.now.boot;
+        let (is_sealed, ready_at) = match window.bound {
+            Bound::Sealed => (true, now),
+            // After a step back of the clock: nobody waits for what it cannot get.
+            Bound::Standing(ready_in) | Bound::YetToBegin(ready_in) => (false, now.after(ready_in)),
+            _ => (false, now),
+        };
+        let is_over = |due| is_sealed || due <= now || due < ready_at;
+        let over = queue.waiting.partition_point(|entry| is_over(entry.request.due));
         queue.is_summary_stale |= over > 0;
         for entry in queue.waiting.drain(..over) {
             self.wait_queue.uncount(entry.request.count);

@@ -163,3 +163,20 @@ fn small_requests_that_bypass_break_no_promise() {
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].refusal), (1, None));
 }
+
+#[test]
+fn a_step_back_ends_at_once_the_waits_that_it_makes_too_short() {
+    let source = source(TWITTER, Rules { on_step_back: OnStepBack::Wait, ..RULES });
+    let window = source.window(START);
+    source.claim(&window, source.left(&window), &mut rng()).expect("all there is");
+    let [short, long] =
+        [100, 500].map(|wait_ms| source.admit(&window, request(5 * 4_096, START, wait_ms)).expect("in time"));
+    let back = Now { wall: UnixMicros(START.wall.0 - 200_000), ..after_ms(1) };
+    source.advance(back, &mut rng());
+    let finished = source.collect(0);
+    let refusal = Some(Refusal::ClockBehind(Duration::from_millis(200)));
+    assert_eq!(finished.iter().map(|it| (it.id, it.refusal)).collect::<Vec<_>>(), [(short, refusal)]);
+    let ready = after_ms(250).after(Duration::ZERO);
+    source.advance(Now { wall: UnixMicros(START.wall.0 + 50_000), ..ready }, &mut rng());
+    assert_eq!(source.collect(0).iter().map(|it| (it.id, it.refusal)).collect::<Vec<_>>(), [(long, None)]);
+}
