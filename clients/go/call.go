@@ -104,7 +104,7 @@ func (c *core) try(k *call) (got *reply, wait time.Duration, err error) {
 	}
 	select {
 	case <-conn.greeted:
-		// An event may have closed the client, and the call be late.
+		// The client may be closed meanwhile, and the call be late.
 		if err = c.ended(k); err != nil {
 			return nil, 0, err
 		}

@@ -13,6 +13,9 @@ import (
 	"unicode/utf8"
 )
 
+// eventsMax is the most events that the application has not heard yet. Later ones are lost.
+const eventsMax = 1_000
+
 // shutdownPoll is how often Shutdown looks whether calls are in flight.
 const shutdownPoll = 5 * time.Millisecond
 
@@ -55,8 +58,8 @@ type Options struct {
 	// of a pair of ticket servers do. The IDs of successive calls do not increase then.
 	TakeTurns bool
 
-	// OnEvent is called with what an operator may want to know, and must return soon. LogEvents
-	// makes one for log/slog.
+	// OnEvent is called with what an operator may want to know, in order, by a goroutine of its own.
+	// While it does not return, up to 1,000 later events wait. LogEvents makes one for log/slog.
 	OnEvent func(Event)
 
 	token func() string
@@ -112,6 +115,11 @@ type core struct {
 	// calls counts those in flight, for Shutdown.
 	calls     atomic.Int64
 	isClosing atomic.Bool
+
+	// telling guards the events that the application has not heard yet.
+	telling   sync.Mutex
+	isTelling bool
+	events    []Event
 }
 
 // New makes a client. It returns an OptionError if an option is not allowed, and does not connect.
@@ -305,9 +313,31 @@ func (c *core) failed(endpoint string, err error) {
 	}
 }
 
-// event calls the application. No lock may be held.
+// event tells the application. No call waits for its function: a goroutine calls that, and ends when
+// there are no events.
 func (c *core) event(e Event) {
-	if c.options.OnEvent != nil {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if c.options.OnEvent == nil || len(c.events) == eventsMax {
+		return
+	}
+	if c.events = append(c.events, e); !c.isTelling {
+		c.isTelling = true
+		go c.tell()
+	}
+}
+
+func (c *core) tell() {
+	for {
+		c.telling.Lock()
+		if len(c.events) == 0 {
+			c.isTelling = false
+			c.telling.Unlock()
+			return
+		}
+		e := c.events[0]
+		c.events = c.events[1:]
+		c.telling.Unlock()
 		c.options.OnEvent(e)
 	}
 }

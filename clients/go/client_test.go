@@ -195,20 +195,6 @@ func TestCloseEndsEveryCallAndGoroutine(t *testing.T) {
 	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-func TestACloseInAnEventComesBeforeTheRequest(t *testing.T) {
-	for i := 0; i < 300; i++ {
-		daemon := startFake(t)
-		var client *Client
-		client = newClient(t, Options{Endpoints: []string{daemon.address}, OnEvent: func(Event) { client.Close() }})
-		if err := bothCalls(client)["Batch"](background); !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
-		if counts := daemon.nextCounts(); len(counts) > 0 {
-			t.Fatalf("it was asked: %v", counts)
-		}
-	}
-}
-
 func TestShutdownLetsCallsEnd(t *testing.T) {
 	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})

@@ -460,15 +460,16 @@ func (p *player) bare(text string) string {
 }
 
 func (p *player) eventsStep(name string, s step) {
-	p.happened.mu.Lock()
-	defer p.happened.mu.Unlock()
+	has := func(kind string) bool {
+		p.happened.mu.Lock()
+		defer p.happened.mu.Unlock()
+		return p.happened.kinds[kind]
+	}
 	for _, kind := range s.Has {
-		if !p.happened.kinds[kind] {
-			p.t.Errorf("%s: no event %q: %v", name, kind, p.happened.kinds)
-		}
+		eventually(p.t, name+": an event "+kind, func() bool { return has(kind) })
 	}
 	for _, kind := range s.HasNot {
-		if p.happened.kinds[kind] {
+		if has(kind) {
 			p.t.Errorf("%s: an event %q", name, kind)
 		}
 	}

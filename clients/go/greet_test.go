@@ -31,12 +31,10 @@ func TestTwoDaemonsWithOneClaimStopEveryCall(t *testing.T) {
 	}
 	daemons[1].set(func(d *fakeDaemon) { d.claims = []uint64{8, 9} })
 	eventually(t, "calls go on", func() bool { return bothCalls(client)["Next"](background) == nil })
-	kinds := ""
-	for len(events) > 0 {
-		kinds += string((<-events).Kind) + " "
-	}
-	if kinds != "connected collision collision_over " {
-		t.Error(kinds)
+	for _, kind := range []EventKind{Connected, Collision, CollisionOver} {
+		if e := <-events; e.Kind != kind {
+			t.Errorf("%s in place of %s", e.Kind, kind)
+		}
 	}
 }
 

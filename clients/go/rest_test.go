@@ -443,34 +443,41 @@ func TestConnectedIsToldBeforeFailed(t *testing.T) {
 	}
 }
 
-func TestNoCallWaitsForTheEventOfAnotherConnection(t *testing.T) {
-	isTold, hold := make(chan struct{}), make(chan struct{})
-	client, daemons := twoDaemons(t, Options{PreferFirst: true, OnEvent: func(e Event) {
-		if e.Kind == Failed {
-			close(isTold)
-			<-hold
-		}
-	}})
+func TestNoCallWaitsForTheFunctionForEvents(t *testing.T) {
+	hold := make(chan struct{})
+	defer close(hold)
+	client, daemons := twoDaemons(t, Options{PreferFirst: true, OnEvent: func(Event) { <-hold }})
 	must(t, client.Ping(background))
-	conn := client.core.endpoints[0].connection
 	daemons[0].set(func(d *fakeDaemon) { d.onNext = func(tag uint16) []byte { return appendRun(tag+1, 1, 1) } })
-	go client.Batch(background, 1)
-	<-isTold
-	ended := make(chan error, 1)
-	go func() {
-		k, cancel := client.core.call(background, request{kind: kindPing})
-		defer cancel()
-		ended <- conn.ask(k).err
-	}()
-	select {
-	case err := <-ended:
-		if err != errLeft {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("a call waits while the event is told")
+	ids, err := client.Batch(background, 1)
+	if err != nil || !daemons[1].owns(ids[0]) {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+func TestEventsThatAreNotHeardAreLostBeyondAThousand(t *testing.T) {
+	hold, heard := make(chan struct{}), make(chan Event, 2*eventsMax)
+	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}, OnEvent: func(e Event) {
+		<-hold
+		heard <- e
+	}})
+	for i := 0; i < 2*eventsMax; i++ {
+		client.core.event(Event{Kind: Connected, Endpoint: fmt.Sprint(i)})
 	}
 	close(hold)
+	for i := 0; i < eventsMax; i++ {
+		if e := <-heard; e.Endpoint != fmt.Sprint(i) {
+			t.Fatalf("%s in place of %d", e.Endpoint, i)
+		}
+	}
+	eventually(t, "its goroutine has ended", func() bool {
+		client.core.telling.Lock()
+		defer client.core.telling.Unlock()
+		return !client.core.isTelling
+	})
+	if len(heard) > 1 {
+		t.Errorf("%d more events", len(heard))
+	}
 }
 
 func TestADialThatACloseEndsIsNoFailure(t *testing.T) {
