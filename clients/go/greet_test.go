@@ -21,7 +21,10 @@ func TestTwoDaemonsWithOneClaimStopEveryCall(t *testing.T) {
 	daemons[1].set(func(d *fakeDaemon) { d.claims = []uint64{7, 9} })
 	draw(t, client)
 	var collision *CollisionError
-	eventually(t, "a collision", func() bool { return errors.As(bothCalls(client)["Batch"](background), &collision) })
+	// What INFO says comes into the error later.
+	eventually(t, "a collision", func() bool {
+		return errors.As(bothCalls(client)["Batch"](background), &collision) && collision.Infos[1] != ""
+	})
 	if collision.Claim != 7 || !strings.Contains(collision.Error(), daemons[0].address) ||
 		!strings.Contains(collision.Error(), daemons[1].address) || collision.Infos[1] != `{"name": "fake"}` {
 		t.Errorf("%v", collision)

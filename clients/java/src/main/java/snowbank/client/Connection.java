@@ -149,7 +149,7 @@ final class Connection {
         return Objects.requireNonNull(endpoint);
     }
 
-    /** Makes a greeted connection that of a lane. Its thread goes on with {@link #read}. */
+    /** Makes a greeted connection that of an endpoint. Its thread goes on with {@link #read}. */
     synchronized void start(Rest.Endpoint endpoint) {
         if (isEnded) {
             throw SnowbankException.unreachable(label, Dial.SILENT, null);

@@ -123,7 +123,7 @@ final class Rest {
         Core.run("snowbank " + text, () -> {
             Connection made = Dial.greet(core, endpoint.place);
             made.start(endpoint);
-            // Before the first request, which a close prevents.
+            // Before a failure of it is told.
             core.tell(listener -> listener.connected(made.label));
             dialed.complete(made);
             if (made.isEnded) {
