@@ -207,7 +207,7 @@ func TestManyCallsWaitForOneFetch(t *testing.T) {
 // deadline of the call that began it.
 func TestLateCallsDoNotInheritTheFetchsDeadline(t *testing.T) {
 	daemon := startFake(t)
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: 500 * time.Millisecond})
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: 2 * time.Second})
 	must(t, client.Ping(background))
 	daemon.set(func(d *fakeDaemon) { d.isSilent = true })
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -216,7 +216,7 @@ func TestLateCallsDoNotInheritTheFetchsDeadline(t *testing.T) {
 		to <- err
 	}
 	go draw(first)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(1200 * time.Millisecond)
 	go draw(second)
 	if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the first call: %v", err)

@@ -345,7 +345,7 @@ func TestATokenFileThatIsGoneIsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	daemon := startFake(t)
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, TokenFile: file, Timeout: 100 * time.Millisecond})
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, TokenFile: file, Timeout: time.Second})
 	must(t, os.Remove(file))
 	if err := client.Ping(background); err == nil || !strings.Contains(err.Error(), file) {
 		t.Error(err)
@@ -474,7 +474,7 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 				fmt.Fprint(socket, answer)
 			}
 		}(answer)
-		client := newClient(t, Options{Endpoints: []string{listener.Addr().String()}, Timeout: 200 * time.Millisecond})
+		client := newClient(t, Options{Endpoints: []string{listener.Addr().String()}, Timeout: time.Second})
 		_, err = client.Next(background)
 		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q was due: %v", name, err)

@@ -3,7 +3,6 @@
 
 mod greet;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::dial::{Failure, Opened, dial};
 use crate::error::{Collision, Error, Refusal};
 use crate::options::{ClientOptions, FOREVER, check_timeout};
 use crate::rest::{Endpoints, Step};
-use crate::stats::{Event, Figures};
+use crate::stats::{Event, Events, Figures};
 
 /// The wait that NEXT carries, unless less is left until the deadline.
 const WAIT: Duration = Duration::from_secs(1);
@@ -48,6 +47,7 @@ pub(crate) struct Core {
     /// Changes when buffers must drop their IDs: two daemons collide, or the client closes.
     epoch: AtomicU64,
     pub(crate) figures: Figures,
+    events: Option<Arc<Events>>,
     /// Made for the first cover.
     pub(crate) covers: OnceLock<Covers>,
     state: Mutex<State>,
@@ -63,8 +63,6 @@ struct State {
     endpoints: Endpoints,
     collision: Option<Arc<Collision>>,
     openness: Openness,
-    /// The refusal that waiting calls tell their callers, and the number of such refusals so far.
-    told: (u64, Option<Error>),
     tasks: Vec<AbortHandle>,
     makes_rounds: bool,
 }
@@ -117,16 +115,17 @@ impl Core {
             endpoints,
             collision: None,
             openness: Openness::Open,
-            told: (0, None),
             tasks: Vec::new(),
             makes_rounds: false,
         };
+        let events = options.on_event.clone().map(|report| Arc::new(Events::new(report)));
         Ok(Self {
             options,
             runtime,
             process,
             epoch: AtomicU64::new(0),
             figures: Figures::default(),
+            events,
             covers: OnceLock::new(),
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -175,13 +174,12 @@ impl Core {
         self.check().map(|()| active)
     }
 
-    pub(crate) fn emit(&self, event: &Event) {
-        if let Some(report) = &self.options.on_event {
-            // A panic of the application's function, which Rust has reported, changes no call.
-            let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
-        }
+    pub(crate) fn emit(&self, event: Event) {
         #[cfg(feature = "tracing")]
         event.trace();
+        if let Some(events) = &self.events {
+            events.tell(event);
+        }
     }
 
     /// Returns the error of a call whose deadline has passed.
@@ -199,17 +197,14 @@ impl Core {
     pub(crate) async fn call(self: &Arc<Self>, asked: &Asked, deadline: &Deadline) -> Result<Answer, Error> {
         check_timeout(deadline.allowed)?;
         let mut turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (mut told, failures) = {
-            let state = self.state();
-            (state.told.0, state.endpoints.failures())
-        };
+        let failures = self.state().endpoints.failures();
         let mut tries = 0;
         loop {
             if Instant::now() >= deadline.at {
                 return Err(self.timed_out(deadline));
             }
             let changed = self.changed.notified();
-            match self.step(turn, &mut told, &failures, deadline)? {
+            match self.step(turn, &failures, deadline)? {
                 Step::Ask(at, connection) => {
                     if tries > 0 {
                         self.figures.retries.add(1);
@@ -257,15 +252,9 @@ impl Core {
         }
     }
 
-    /// Returns a call's next step, or the error that ends it. `told` is the number of the last
-    /// refusal for all calls that this call knows, `failures` has those of each endpoint before it.
-    fn step(
-        &self,
-        turn: usize,
-        told: &mut u64,
-        failures: &[u64],
-        deadline: &Deadline,
-    ) -> Result<Step, Error> {
+    /// Returns a call's next step, or the error that ends it. `failures` has those of each endpoint
+    /// before it.
+    fn step(&self, turn: usize, failures: &[u64], deadline: &Deadline) -> Result<Step, Error> {
         let mut state = self.state();
         if state.openness == Openness::Closed {
             return Err(Error::Closed);
@@ -273,21 +262,12 @@ impl Core {
         if let Some(collision) = &state.collision {
             return Err(Error::Collision(collision.clone()));
         }
-        if *told < state.told.0 {
-            *told = state.told.0;
-            if let Some(error) = &state.told.1 {
-                return Err(error.clone());
-            }
-        }
-        let now_failures = state.endpoints.failures();
-        let mut changes = now_failures.iter().zip(failures).map(|(now, before)| now > before);
-        // Without a failure since its start, a call may always ask once.
-        if changes.clone().any(|has_failed| has_failed)
-            && let Some(refused) = state.endpoints.refused_until_after(deadline.at)
-        {
+        if let Some(refused) = state.endpoints.refused_since(failures, deadline.at) {
             return Err(refused);
         }
-        if self.options.fail_fast && changes.all(|has_failed| has_failed) {
+        if self.options.fail_fast
+            && state.endpoints.failures().iter().zip(failures).all(|(now, before)| now > before)
+        {
             return Err(Error::Unreachable { endpoints: state.endpoints.reasons() });
         }
         let step = state.endpoints.step(turn, Instant::now());
@@ -343,12 +323,12 @@ impl Core {
     /// Counts a failure, and reports it.
     fn count(&self, endpoint: &Arc<str>, reason: Arc<str>) {
         self.figures.failures.add(1);
-        self.emit(&Event::Failed { endpoint: endpoint.clone(), reason });
+        self.emit(Event::Failed { endpoint: endpoint.clone(), reason });
     }
 
     fn count_refusal(&self, refusal: &Arc<Refusal>) {
         self.figures.refusals.add(1);
-        self.emit(&Event::Refused(refusal.clone()));
+        self.emit(Event::Refused(refusal.clone()));
     }
 
     pub(crate) fn collision(&self) -> Option<Arc<Collision>> {
@@ -362,9 +342,9 @@ impl Core {
         match (before, collision) {
             (None, Some(collision)) => {
                 self.epoch.fetch_add(1, Ordering::Relaxed);
-                self.emit(&Event::Collision(collision));
+                self.emit(Event::Collision(collision));
             }
-            (Some(_), None) => self.emit(&Event::CollisionOver),
+            (Some(_), None) => self.emit(Event::CollisionOver),
             _ => {}
         }
     }
@@ -436,11 +416,6 @@ impl Core {
                     Failure::Reason(reason) => self.count(&name, reason.clone()),
                 }
                 let mut state = self.state();
-                if let Failure::Refused(refusal) = &failure
-                    && refusal.action == Action::Tell
-                {
-                    state.told = (state.told.0 + 1, Some(Error::Refused(refusal.clone())));
-                }
                 state.endpoints.failed(at, failure, Instant::now());
                 drop(state);
                 self.changed.notify_waiters();
@@ -467,8 +442,8 @@ impl Core {
                 core.count(&core.name(at), reason);
             }
         };
-        // Before a call uses it, and before a failure of it is told.
-        self.emit(&Event::Connected { endpoint: name.clone() });
+        // Before a failure of it is told.
+        self.emit(Event::Connected { endpoint: name.clone() });
         let mut state = self.state();
         if state.openness == Openness::Closed {
             return;

@@ -37,7 +37,7 @@ pub struct ClientOptions {
 }
 
 /// The application's function for events.
-type Report = Arc<dyn Fn(&Event) + Send + Sync>;
+pub(crate) type Report = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The times of the page that are no options. Tests shorten them.
 #[derive(Clone, Copy)]
@@ -170,7 +170,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets a function that gets the client's events. It must not block.
+    /// Sets a function that gets the client's events, in order, on a thread of its own. While it does
+    /// not return, up to 1,000 later events wait.
     #[must_use]
     pub fn on_event(mut self, report: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Arc::new(report));
@@ -194,13 +195,13 @@ impl ClientOptions {
             ));
         }
         if let Some(token) = &self.token {
-            check_token(token).map_err(Error::bad_option)?;
+            check_token(token, "the token")?;
         }
         if self.token.is_some() && self.token_file.is_some() {
             return Err(Error::bad_option("found a token and a token_file, allowed: one of them"));
         }
         // Each connection reads the files again. Reading them here shows a mistake at once.
-        self.read_token().map_err(Error::bad_option)?;
+        self.read_token()?;
         let uses_tls = self.endpoints.iter().any(Address::is_tls);
         #[cfg(feature = "tls")]
         if !uses_tls && self.tls != ClientFiles::new() {
@@ -218,58 +219,38 @@ impl ClientOptions {
     }
 
     /// Returns the token for a connection, which is empty if there is none. Reads its file.
-    pub(crate) fn read_token(&self) -> Result<Vec<u8>, NoToken> {
+    pub(crate) fn read_token(&self) -> Result<Vec<u8>, Error> {
         match (&self.token, &self.token_file) {
             (Some(token), _) => Ok(token.to_vec()),
-            (None, Some(path)) => {
-                read_token_file(path).map_err(|found| NoToken { path: path.clone(), found })
-            }
+            (None, Some(path)) => read_token_file(path),
             (None, None) => Ok(Vec::new()),
         }
     }
 }
 
-/// The file has no token to send.
-#[derive(Debug, thiserror::Error)]
-#[error("the token file {}: {found}", path.display())]
-pub(crate) struct NoToken {
-    path: PathBuf,
-    found: WrongToken,
-}
-
-/// The reason why a token cannot be sent.
-#[derive(Debug, thiserror::Error)]
-enum WrongToken {
-    #[error("cannot be read: {0}")]
-    Unreadable(std::io::Error),
-    #[error("the token has the end of a line; leave it out")]
-    HasNewline,
-    #[error("the token has {0} bytes; 1 to {MAX_TOKEN_SIZE} are allowed")]
-    Size(usize),
-}
-
-fn read_token_file(path: &Path) -> Result<Vec<u8>, WrongToken> {
+fn read_token_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let name = format!("the token file {}", path.display());
     let mut token = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| {
             std::io::Read::read_to_end(&mut std::io::Read::take(file, TOKEN_FILE_BYTES_MAX), &mut token)
         })
-        .map_err(WrongToken::Unreadable)?;
+        .map_err(|error| Error::bad_option(format!("{name} cannot be read: {error}")))?;
     // An editor ends the file with a newline.
     if token.last() == Some(&b'\n') {
         token.pop();
     }
-    check_token(&token)?;
+    check_token(&token, &name)?;
     Ok(token)
 }
 
-fn check_token(token: &[u8]) -> Result<(), WrongToken> {
+fn check_token(token: &[u8], name: &str) -> Result<(), Error> {
     match token.len() {
         1..=MAX_TOKEN_SIZE if token.iter().any(|byte| matches!(byte, b'\r' | b'\n')) => {
-            Err(WrongToken::HasNewline)
+            Err(Error::bad_option(format!("{name} has the end of a line; leave it out")))
         }
         1..=MAX_TOKEN_SIZE => Ok(()),
-        size => Err(WrongToken::Size(size)),
+        size => Err(Error::bad_option(format!("{name} has {size} bytes; 1 to {MAX_TOKEN_SIZE} are allowed"))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use snowbank_wire::Action;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
@@ -135,6 +136,22 @@ impl Endpoints {
         if self.current == at {
             self.current = (at + 1) % self.all.len();
         }
+    }
+
+    /// Returns the refusal that a call hears from endpoints that failed since its start, when they had
+    /// these failures: one that no try changes, or that of [`Self::refused_until_after`].
+    pub(crate) fn refused_since(&self, failures: &[u64], deadline: Instant) -> Option<Error> {
+        let has_failed = |(endpoint, before): &(&Endpoint, &u64)| endpoint.failures > **before;
+        let mut failed = self.all.iter().zip(failures).filter(has_failed).peekable();
+        // Without a failure since its start, a call may always ask once.
+        failed.peek()?;
+        let told = failed.find_map(|(endpoint, _)| match &endpoint.last {
+            Some(Failure::Refused(refusal)) if refusal.action == Action::Tell => {
+                Some(Error::Refused(refusal.clone()))
+            }
+            _ => None,
+        });
+        told.or_else(|| self.refused_until_after(deadline))
     }
 
     /// Returns the refusal with the shortest wait, if no endpoint can serve before the deadline.

@@ -1,10 +1,17 @@
 //! Figures and events, for an application's own metrics and logs.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use crate::error::{Collision, Refusal};
+use crate::options::Report;
+
+/// The most events that the application has not heard yet. Later ones are lost.
+const MAX_EVENTS: usize = 1_000;
 
 /// What a client has done since it was created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,6 +76,56 @@ impl Event {
             ),
             Self::CollisionOver => tracing::info!("collision over"),
         }
+    }
+}
+
+/// The application's function for events, and the events that it has not heard yet. No call waits
+/// for the function: a thread calls it, and ends when there are no events.
+pub(crate) struct Events {
+    report: Report,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    has_thread: bool,
+}
+
+impl Events {
+    pub(crate) fn new(report: Report) -> Self {
+        Self { report, waiting: Mutex::default() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tell(self: &Arc<Self>, event: Event) {
+        let mut waiting = self.waiting();
+        if waiting.events.len() < MAX_EVENTS {
+            waiting.events.push_back(event);
+        }
+        if !waiting.has_thread {
+            let events = self.clone();
+            let thread = thread::Builder::new().name("snowbank-events".to_owned());
+            // If there is no thread, the next event tries again.
+            waiting.has_thread = thread.spawn(move || events.tell_all()).is_ok();
+        }
+    }
+
+    fn tell_all(&self) {
+        while let Some(event) = self.next() {
+            // A panic of the application's function, which Rust has reported, changes no call.
+            let _ = catch_unwind(AssertUnwindSafe(|| (self.report)(&event)));
+        }
+    }
+
+    fn next(&self) -> Option<Event> {
+        let mut waiting = self.waiting();
+        let event = waiting.events.pop_front();
+        waiting.has_thread = event.is_some();
+        event
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::program::Program;
 use super::steps::texts;
+use crate::stats::Events;
 use crate::{Client, ClientOptions, Error, Event, blocking};
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
@@ -139,19 +140,51 @@ async fn a_thousand_calls_wait_for_one_fetch() {
 }
 
 #[test]
-fn an_event_that_waits_for_its_own_client_is_refused() {
+fn an_event_may_wait_for_its_own_client() {
     let daemon = Daemon::start("many-threads");
     let waiting = std::sync::Arc::new(std::sync::OnceLock::<blocking::Client>::new());
-    let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (own, seen) = (waiting.clone(), errors.clone());
+    let (told, ids) = mpsc::channel();
+    let own = waiting.clone();
     let options = daemon.options().on_event(move |_| {
-        let refused = own.get().expect("set before the first call").batch(1);
-        seen.lock().expect("no panic").push(refused);
+        drop(told.send(own.get().expect("set before the first call").batch(1)));
     });
     let client = waiting.get_or_init(|| blocking::Client::new(options).expect("a client"));
-    client.batch(1).expect("an ID");
-    let errors = errors.lock().expect("no panic");
-    assert!(matches!(errors[..], [Err(Error::BadOption(_))]), "{errors:?}");
+    let id = client.batch(1).expect("an ID");
+    assert_ne!(ids.recv().expect("an event"), Ok(id));
+}
+
+#[tokio::test]
+async fn no_call_waits_for_the_function_for_events() {
+    let (daemon, address) = (Daemon::start("many-threads"), misfit());
+    let (hold, held) = mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let options = ClientOptions::new([&address, &daemon.address]).expect("two addresses").prefer_first(true);
+    let options = options.on_event(move |_| {
+        held.lock().expect("no panic").recv().ok();
+    });
+    let client = Client::new(options).expect("a client");
+    assert_eq!(client.batch(1).await, Ok(vec![1]));
+    assert_eq!(client.stats().failures, 1);
+    drop(hold);
+}
+
+#[test]
+fn events_that_are_not_heard_are_lost_beyond_a_thousand() {
+    let (hold, held) = mpsc::channel::<()>();
+    let (told, heard) = mpsc::channel();
+    let (held, told) = (std::sync::Mutex::new(held), std::sync::Mutex::new(told));
+    let events = std::sync::Arc::new(Events::new(std::sync::Arc::new(move |event: &Event| {
+        held.lock().expect("no panic").recv().ok();
+        told.lock().expect("no panic").send(event.clone()).expect("the test listens");
+        panic!("a mistake of the application");
+    })));
+    let event = |number| Event::Connected { endpoint: format!("{number}").into() };
+    (0..2_000).for_each(|number| events.tell(event(number)));
+    drop(hold);
+    let heard: Vec<_> = std::iter::from_fn(|| heard.recv_timeout(Duration::from_secs(1)).ok()).collect();
+    assert!((1_000..=1_001).contains(&heard.len()), "{}", heard.len());
+    assert!(heard.iter().enumerate().all(|(number, heard)| *heard == event(number)));
+    events.tell(event(0));
 }
 
 /// A blocking call in async code blocks the thread, and does not panic.
@@ -249,9 +282,8 @@ async fn a_call_that_is_late_before_it_asks_draws_nothing() {
     assert_eq!(client.batch(1).await, Ok(vec![1]));
 }
 
-/// The daemon sends a frame that answers nothing in one packet with WELCOME.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connected_is_told_before_failed() {
+/// Returns the address of a daemon that sends a frame that answers nothing in one packet with WELCOME.
+fn misfit() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
@@ -261,8 +293,13 @@ async fn connected_is_told_before_failed() {
         sent.extend([[7; 8], [4, 0, 0, 0, 0x84, 0, 9, 0]].concat());
         socket.write_all(&sent).expect("a client");
     });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connected_is_told_before_failed() {
     let (told, events) = mpsc::channel();
-    let options = ClientOptions::new([&address, "127.0.0.1:1"]).expect("two addresses").prefer_first(true);
+    let options = ClientOptions::new([&misfit(), "127.0.0.1:1"]).expect("two addresses").prefer_first(true);
     let options = options.on_event(move |event| {
         if matches!(event, Event::Connected { .. }) {
             std::thread::sleep(Duration::from_millis(100));

@@ -182,7 +182,7 @@ impl Player {
             "sleep" => sleep(ms(&step["ms"]).expect("ms")).await,
             "block" => std::thread::sleep(ms(&step["ms"]).expect("ms")),
             "stats" => self.check_stats(step)?,
-            "events" => self.check_events(step)?,
+            "events" => self.check_events(step).await?,
             other => return Err(format!("this test does not know the step {other}")),
         }
         match ms(&step["within_ms"]) {
@@ -339,12 +339,19 @@ impl Player {
         }
     }
 
-    fn check_events(&self, step: &Value) -> Result<(), String> {
-        let found = self.events.lock().expect("no panic");
-        let has = |name: &String| found.contains(&name.as_str());
-        if texts(&step["has"]).iter().all(has) && !texts(&step["has_not"]).iter().any(has) {
-            return Ok(());
+    async fn check_events(&self, step: &Value) -> Result<(), String> {
+        // They come by a thread of their own.
+        for _ in 0..1_000 {
+            let found = self.events.lock().expect("no panic").clone();
+            let has = |name: &String| found.contains(&name.as_str());
+            if texts(&step["has_not"]).iter().any(has) {
+                break;
+            }
+            if texts(&step["has"]).iter().all(has) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(10)).await;
         }
-        Err(format!("found the events {found:?}"))
+        Err(format!("found the events {:?}", self.events.lock().expect("no panic")))
     }
 }
