@@ -19,6 +19,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -45,13 +46,13 @@ impl Client {
     /// Returns [`Error::BadOption`] if an option or a TLS file is bad, or if no thread can be
     /// started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
-        let (runtime, stop) = start()
+        let (thread, runtime, stop) = start()
             .map_err(|error| Error::bad_option(format!("cannot start the client's thread: {error}")))?;
         let client = {
             let _entered = runtime.enter();
             crate::Client::new(options)?
         };
-        let worker = Worker { stop: Some(stop), runtime, client: client.clone() };
+        let worker = Worker { stop: Some(stop), thread, runtime, client: client.clone() };
         Ok(Self { client, worker: Arc::new(worker) })
     }
 
@@ -162,22 +163,23 @@ impl Ids {
 #[derive(Debug)]
 struct Worker {
     stop: Option<oneshot::Sender<()>>,
+    thread: ThreadId,
     runtime: Handle,
     client: crate::Client,
 }
 
-fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
+fn start() -> io::Result<(ThreadId, Handle, oneshot::Sender<()>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("snowbank-client".to_owned());
-    thread.spawn(move || {
+    let thread = thread.spawn(move || {
         // An error means that the last handle was dropped, as a message does.
         drop(runtime.block_on(stopped));
         // A name that is still being resolved must not keep the thread.
         runtime.shutdown_background();
     })?;
-    Ok((handle, stop))
+    Ok((thread.thread().id(), handle, stop))
 }
 
 impl Worker {
@@ -188,6 +190,11 @@ impl Worker {
     ) -> Result<T, Error> {
         if self.client.core().is_forked() {
             return Err(Error::Forked);
+        }
+        if std::thread::current().id() == self.thread {
+            return Err(Error::bad_option(
+                "a tracing subscriber waits for its own client; leave the call out",
+            ));
         }
         let (answer, answers) = sync_channel(1);
         self.runtime.spawn(async move { drop(answer.send(call.await)) });
