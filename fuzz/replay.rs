@@ -7,8 +7,14 @@ use std::path::{Path, PathBuf};
 /// A target's name and its body.
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
-/// Runs the body of each target on every input that is kept for it.
-pub(crate) fn run_kept_inputs(targets: &[Target]) {
+/// Runs the body of each target on every input that is kept for it. `targets` has all targets of the
+/// crate that have a shim in `fuzz_targets`, in the order of their names.
+pub(crate) fn run_kept_inputs(crate_name: &str, targets: &[Target]) {
+    let call = format!(" {crate_name}::fuzzing::");
+    let mut shims = files(Path::new("fuzz_targets"));
+    shims.retain(|shim| fs::read_to_string(shim).expect("a readable shim").contains(&call));
+    let shims: Vec<_> = shims.iter().map(|shim| shim.file_stem().expect("a name")).collect();
+    assert_eq!(shims, targets.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     for (name, body) in targets {
         let inputs = files(&Path::new("corpus").join(name));
         assert!(!inputs.is_empty(), "no input is kept for {name}");
@@ -18,17 +24,6 @@ pub(crate) fn run_kept_inputs(targets: &[Target]) {
             body(&fs::read(&input).expect("a readable input"));
         }
     }
-}
-
-/// Checks that the targets of a crate, in the order of their names, are those that have a shim in
-/// `fuzz_targets`.
-pub(crate) fn assert_shims(targets: &[Target], crate_name: &str) {
-    let call = format!(" {crate_name}::fuzzing::");
-    let mut shims = files(Path::new("fuzz_targets"));
-    shims.retain(|shim| fs::read_to_string(shim).expect("a readable shim").contains(&call));
-    let shims: Vec<_> = shims.iter().map(|shim| shim.file_stem().expect("a name")).collect();
-    let targets: Vec<_> = targets.iter().map(|(name, _)| *name).collect();
-    assert_eq!(shims, targets);
 }
 
 /// Returns the files of a directory below `fuzz`, sorted.

@@ -14,26 +14,17 @@ pub use crate::frontends::fuzzing::{
 #[path = "../fuzz/replay.rs"]
 mod replay;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TARGETS: &[replay::Target] = &[
-        ("config", config),
-        ("http_heads", http_heads),
-        ("memcached_commands", memcached_commands),
-        ("noeqd_requests", noeqd_requests),
-        ("request_frames", request_frames),
-        ("resp_requests", resp_requests),
-    ];
-
-    #[test]
-    fn every_kept_input_passes() {
-        replay::run_kept_inputs(TARGETS);
-    }
-
-    #[test]
-    fn every_target_has_its_shim() {
-        replay::assert_shims(TARGETS, "snowbank");
-    }
+#[test]
+fn every_kept_input_passes() {
+    replay::run_kept_inputs(
+        "snowbank",
+        &[
+            ("config", config),
+            ("http_heads", http_heads),
+            ("memcached_commands", memcached_commands),
+            ("noeqd_requests", noeqd_requests),
+            ("request_frames", request_frames),
+            ("resp_requests", resp_requests),
+        ],
+    );
 }

@@ -205,15 +205,19 @@ impl From<NoAnswer> for FleetError {
 ///
 /// A write without an answer may have been done, or may be done later. A read may return an older
 /// value. A swap always compares the newest values.
+///
+/// The methods that are given here are those of a coordinator with one endpoint and one connection,
+/// which only simulations have.
 pub trait Coordinator: Send {
     /// Makes later calls abandon a connection whose answer is late, and ask again on another
     /// connection. So the daemon soon learns that it has lost a number, even if a connection hangs.
-    fn hurry(&mut self);
+    fn hurry(&mut self) {}
 
     /// Returns how many connections were opened so far. Two copies of one process's memory cannot
-    /// share a connection, so at least one copy soon opens a new connection. A simulated
-    /// coordinator may have a single connection.
-    fn connections(&self) -> u64;
+    /// share a connection, so at least one copy soon opens a new connection.
+    fn connections(&self) -> u64 {
+        0
+    }
 
     /// Returns the boot clock's time. In a simulation, time may stand still.
     fn now(&self) -> BootMicros;
@@ -238,12 +242,14 @@ pub trait Coordinator: Send {
     ///
     /// # Errors
     /// Two endpoints report different clusters. The error is foreign.
-    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer>;
+    fn read_at_each(&mut self, _key: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
+        Ok(Vec::new())
+    }
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
     /// checked the open connection. Once a cluster is set, another changes nothing. `None` makes
     /// later calls accept connections to any cluster again.
-    fn set_cluster(&mut self, cluster: Option<Cluster>);
+    fn set_cluster(&mut self, _cluster: Option<Cluster>) {}
 
     /// Reads all keys that begin with a prefix.
     ///

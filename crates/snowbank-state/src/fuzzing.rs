@@ -32,19 +32,7 @@ impl Choices<'_> {
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TARGETS: &[replay::Target] = &[("state_file", state_file), ("state_import", state_import)];
-
-    #[test]
-    fn every_kept_input_passes() {
-        replay::run_kept_inputs(TARGETS);
-    }
-
-    #[test]
-    fn every_target_has_its_shim() {
-        replay::assert_shims(TARGETS, "snowbank_state");
-    }
+#[test]
+fn every_kept_input_passes() {
+    replay::run_kept_inputs("snowbank_state", &[("state_file", state_file), ("state_import", state_import)]);
 }

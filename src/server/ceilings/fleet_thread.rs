@@ -371,7 +371,7 @@ pub(crate) mod tests {
     use snowbank_core::clock::Reading;
     use snowbank_core::source::Rules;
     use snowbank_fleet::rules::Proof;
-    use snowbank_fleet::{Cluster, FleetLimits, Marker, Names, Notes, Paths, Swap, Swapped, Want};
+    use snowbank_fleet::{FleetLimits, Marker, Names, Notes, Paths, Swap, Swapped, Want};
     use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
     use snowbank_id::numbering::TicketCounter;
     use snowbank_state::new_identity;
@@ -398,12 +398,6 @@ pub(crate) mod tests {
     }
 
     impl Coordinator for Keys {
-        fn hurry(&mut self) {}
-
-        fn connections(&self) -> u64 {
-            0
-        }
-
         fn now(&self) -> BootMicros {
             os_clock::boot()
         }
@@ -412,13 +406,6 @@ pub(crate) mod tests {
             let all = self.all();
             Ok(keys.iter().map(|key| all.get(key).cloned()).collect())
         }
-
-        /// There is one endpoint.
-        fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-            Ok(Vec::new())
-        }
-
-        fn set_cluster(&mut self, _: Option<Cluster>) {}
 
         fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
             let all = self.all();

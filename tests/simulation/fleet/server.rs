@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank_core::clock::BootMicros;
 use snowbank_fleet::{
-    CONNECTING, Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, Paths, SWAP, Swap,
-    Swapped,
+    CONNECTING, Coordinator, Marker, NoAnswer, NoteStore, Notes, POLL_PERIOD, Paths, SWAP, Swap, Swapped,
 };
 use snowbank_id::layout::UnixMicros;
 use snowbank_state::StateError;
@@ -281,8 +280,6 @@ impl AsMut<dyn Coordinator> for Link {
 }
 
 impl Coordinator for Link {
-    fn hurry(&mut self) {}
-
     fn connections(&self) -> u64 {
         self.opened
     }
@@ -295,13 +292,6 @@ impl Coordinator for Link {
         let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
         self.after(keys.len().div_ceil(KEYS_MAX) as u32, keys.iter(), read)
     }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
-    }
-
-    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let listed = self.server().seen().map(|seen| {

@@ -126,8 +126,6 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    fn hurry(&mut self) {}
-
     fn now(&self) -> BootMicros {
         self.0.lock().unwrap().boot
     }
@@ -158,11 +156,6 @@ impl Coordinator for Store {
         drop(store);
         late.into_iter().for_each(|(key, text)| self.put(&key, &text));
         Ok(read)
-    }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {

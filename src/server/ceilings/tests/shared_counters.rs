@@ -15,8 +15,8 @@ use snowbank_core::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, 
 use snowbank_core::source::wait_queue::{Refusal, WaitRequest};
 use snowbank_core::source::{Bound, Rules, Source};
 use snowbank_fleet::{
-    Clocks, Cluster, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes,
-    NumberRange, Rest, Swap, Swapped,
+    Clocks, Coordinator, CounterKey, FleetError, FleetLimits, Member, Names, NoAnswer, Notes, NumberRange,
+    Rest, Swap, Swapped,
 };
 use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -89,14 +89,8 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    fn hurry(&mut self) {}
-
     fn now(&self) -> BootMicros {
         BootMicros(0)
-    }
-
-    fn connections(&self) -> u64 {
-        0
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
@@ -109,13 +103,6 @@ impl Coordinator for Store {
             _ => Ok(vec![keys.newest()]),
         }
     }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
-    }
-
-    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("no numbers are listed")

@@ -103,12 +103,6 @@ impl AsMut<dyn Coordinator> for Slow {
 }
 
 impl Coordinator for Slow {
-    fn hurry(&mut self) {}
-
-    fn connections(&self) -> u64 {
-        0
-    }
-
     fn now(&self) -> BootMicros {
         BootMicros(0).after(self.0.lock().unwrap().now)
     }
@@ -121,13 +115,6 @@ impl Coordinator for Slow {
         world.await_answers(1)?;
         Ok(read)
     }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
-    }
-
-    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("no job lists keys")

@@ -3,7 +3,7 @@
 use super::machine::{FLEET, Space, limits};
 use super::wire::{self, Wire};
 use super::world::World;
-use crate::{Begins, Cluster, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
+use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
 use snowbank_core::clock::BootMicros;
 
 /// The indices of the last calls of `fleet init --add`: its first write, the second list of the
@@ -35,12 +35,6 @@ impl Console<'_> {
 }
 
 impl Coordinator for Console<'_> {
-    fn hurry(&mut self) {}
-
-    fn connections(&self) -> u64 {
-        0
-    }
-
     fn now(&self) -> BootMicros {
         Wire.now()
     }
@@ -48,13 +42,6 @@ impl Coordinator for Console<'_> {
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         self.call().read(keys)
     }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
-    }
-
-    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         self.call().list(prefix)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::member::tests::Waits;
-use crate::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
+use crate::{Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
@@ -190,12 +190,6 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
-    fn hurry(&mut self) {}
-
-    fn connections(&self) -> u64 {
-        0
-    }
-
     /// Time stands still within an event, but for its pauses.
     fn now(&self) -> BootMicros {
         BootMicros(0).after(PAUSED.get())
@@ -205,13 +199,6 @@ impl Coordinator for Wire {
         let seen = with(Scene::seen)?;
         Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
     }
-
-    /// There is one endpoint.
-    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, NoAnswer> {
-        Ok(Vec::new())
-    }
-
-    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let seen = with(Scene::seen)?;
