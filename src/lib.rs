@@ -120,6 +120,10 @@
 //!   with the stored state, and `member/marker.rs` of the fleet with its marker.
 //! - What happens when another daemon holds the worker ID? `crates/snowbank-fleet/src/rules.rs`,
 //!   `Holding::see`, finds it; `server/ceilings/fleet_thread.rs` takes the grants away.
+//! - Which bound stays when worker IDs are forgotten, or moved to another machine?
+//!   `crates/snowbank-state/src/store/moved.rs`.
+//! - Who asks the peers for their worker IDs? `server/lifecycle/ask_peers.rs`, at a start.
+//! - Who raises the limit of open files (RLIMIT_NOFILE)? `cli/inputs.rs`, `allow_open_files`.
 //! - When does the daemon stop? `server/lifecycle/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/serve_until_stop.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.

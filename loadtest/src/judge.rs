@@ -5,10 +5,10 @@
 //! 2. Too many requests were late, even without the time for which the machine stood still:
 //!    **fail**. A request is certainly late if the target's part of its response time, minus an
 //!    excuse, is above the limit. The excuse is the sum of the stalls that touch the request, or
-//!    whose queue touches the request, plus a quarter of this sum for the queue. If the generator's
-//!    lateness is longer than the sum, a quarter of the lateness is added instead, because a late
-//!    generator sends all overdue requests at once, and these requests queue, too. Time in which
-//!    the target ran counts neither as a stall nor as lateness.
+//!    whose queue does, plus a quarter of this sum for the queue. If the generator's lateness is
+//!    longer than the sum, a quarter of the lateness is added instead. A late generator sends all
+//!    overdue requests at once, and these requests queue, too. Time in which the target ran counts
+//!    neither as a stall nor as lateness.
 //! 3. Otherwise the machine decides the result: **no verdict**.
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.

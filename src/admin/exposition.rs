@@ -1,5 +1,5 @@
-//! Prints the samples as metrics: as OpenMetrics text, or as Prometheus' older text (version 0.0.4),
-//! which knows no units, and in which a counter has the same name in every line.
+//! Prints the samples as metrics: as OpenMetrics text, or as Prometheus' older text (version
+//! 0.0.4). The older text knows no units, and a counter has the same name in every line.
 
 use std::fmt::{self, Write};
 

@@ -353,8 +353,8 @@ fn read_counters(
     read.collect()
 }
 
-/// For one ID space, the number of worker IDs in each state: of those that the coordinator may assign
-/// to this configuration's sources, or of all.
+/// For one ID space, the number of worker IDs in each state. Counts those that the coordinator may
+/// assign to this configuration's sources, or all.
 #[derive(Serialize)]
 struct Counts {
     space: String,

@@ -71,8 +71,8 @@ pub(super) fn warnings(settings: &Settings, secrets: &Secrets, now: UnixMicros) 
     settings.warnings(now).iter().chain(&secrets.warnings).map(Warning::to_string).collect()
 }
 
-/// Returns a warning for each misspelt environment variable, a warning if only this container sees the
-/// locks, and one for each Unix socket that every user can replace.
+/// Returns a warning for each misspelt environment variable, and for each Unix socket that every
+/// user can replace. Also warns if only this container sees the locks.
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);

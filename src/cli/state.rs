@@ -243,9 +243,9 @@ fn unknown_counter(record: &Record, what: &str, options: &str) -> Failure {
     ))
 }
 
-/// Marks the locks of these records' worker IDs as released up to the records' ceilings, or as returned:
-/// only a daemon that was granted IDs proves that it holds a number of a fleet. No fleet knows a counter
-/// that has a mark.
+/// Marks the locks of these records' worker IDs as released up to the records' ceilings, or as
+/// returned. Only a daemon that was granted IDs proves that it holds a number of a fleet. No fleet
+/// knows a counter that has a mark.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     let marked = records.iter().zip(locks).map(|(record, locks)| {
         let is_counter = record.numbering.ticket().is_some();

@@ -10,9 +10,9 @@ use snowbank_id::layout::UnixMicros;
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 
-/// Loads the text before the first zero byte as a configuration file, and the text after each zero
-/// byte as one option: listen, layout, worker IDs, shards, order, state directory, directory of
-/// locks, and so on.
+/// Loads the text before the first zero byte as a configuration file. The text after each zero byte
+/// is one option: listen, layout, worker IDs, shards, order, state directory, directory of locks,
+/// and so on.
 ///
 /// Every mistake is one line. If its place is a line, the file has that line. Accepted settings are
 /// within the main bounds.

@@ -59,8 +59,8 @@ fn is_version(word: &[u8]) -> bool {
     word.strip_prefix(b"HTTP/").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
 }
 
-/// Returns true if a line begins the head of a request, whatever its method, or is one of the words
-/// by which Redis also knows HTTP. A page of a browser could otherwise send commands in a body.
+/// Returns true if a line begins the head of a request, whatever its method. Also true for the
+/// words by which Redis knows HTTP. A page of a browser could otherwise send commands in a body.
 pub(super) fn is_line_of_head(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     let first = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();

@@ -126,7 +126,7 @@ pub struct StepRule {
 
 /// Between two polls of the keeper, a change of wall − boot by more than this is a jump. The wall
 /// clock has stepped, or the machine was restored from a snapshot. The keeper is polled at least
-/// once a second, so a wall clock that stands still changes wall − boot by a second at most.
+/// once a second. So a wall clock that stands still changes wall − boot by at most a second.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads

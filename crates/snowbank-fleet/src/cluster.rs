@@ -65,9 +65,9 @@ impl Cluster {
 }
 
 /// Checks that all endpoints that answer report one cluster, because daemons at two clusters could
-/// take the same number. Also checks that a key's value has the same identity at each of these
-/// endpoints, or that the key is missing at each of them. The markers of two clusters have different
-/// identities. A value that cannot be read counts as an identity of its own.
+/// take the same number. Also checks that a key's value has the same identity at each endpoint, or
+/// that the key is missing at each. The markers of two clusters have different identities. A value
+/// that cannot be read counts as an identity of its own.
 ///
 /// # Errors
 /// Two endpoints differ: [`FleetError::Refused`].

@@ -10,8 +10,8 @@
 //!   was done.
 //! - After the machine was restored from a snapshot, the daemon abandons the range of a write that
 //!   it made before. Another copy of this process may find the same identity, and use that range.
-//! - The daemon ends if the key is gone, cannot be read, or was made again, or if the key's next
-//!   number is below this daemon's numbers. A daemon never makes the key itself.
+//! - The daemon ends if the key is gone, cannot be read, or was made again. It also ends if the
+//!   key's next number is below this daemon's numbers. A daemon never makes the key itself.
 //!
 //! A daemon that stops gives the rest of its ranges back, by writing a lower number. The coordinator
 //! does that write only if the key still has the whole text of the daemon's last write, with the
@@ -196,8 +196,8 @@ pub(super) struct Counter {
     numbering: Numbering,
     /// The number after the source's maximum.
     end: u64,
-    /// No range begins below this number: the end of this daemon's last range, or the number below
-    /// which, by the daemon's state, all numbers may have been handed out.
+    /// No range begins below this number. It is the end of this daemon's last range, or the state's
+    /// bound: all numbers below it may have been handed out.
     floor: u64,
     /// The identity of the counter, once the daemon has read it.
     identity: Option<String>,
@@ -270,9 +270,9 @@ impl Counter {
         claim.range
     }
 
-    /// Returns the value that the key must have for the rest of the last ranges to go back, and the
-    /// value that it then gets. `None` if nothing is left, or if another copy of this process may use
-    /// it. `write` is the identity of this write.
+    /// Returns the value that the key must have for the rest of the last ranges to go back. Also
+    /// returns the value that it then gets. `None` if nothing is left, or if another copy of this
+    /// process may use it. `write` is the identity of this write.
     pub(super) fn give_back(&self, rest: Rest, write: &str, writer: &str) -> Option<(String, String)> {
         let last = self.last.as_ref().filter(|last| last.generation == rest.generation)?;
         let next = rest.next.max(last.range.from);

@@ -194,9 +194,9 @@ impl Marker {
         self.limits == FleetLimits::default()
     }
 
-    /// Returns the text of this marker in place of `before`, an earlier text of it. It keeps the fields
-    /// that this release does not know, and the form: a daemon must be able to raise the floor of every
-    /// fleet that it serves.
+    /// Returns the text of this marker in place of `before`, an earlier text of it. It keeps the
+    /// form, and the fields that this release does not know. A daemon must be able to raise the
+    /// floor of every fleet that it serves.
     pub(super) fn text_after(&self, before: &str) -> String {
         let fields = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
         let mut kept = fields(before);

@@ -2,8 +2,8 @@
 //!
 //! Each worker ID has a key at the coordinator. The key's value names the holder and a *bound*: the
 //! holder hands out only IDs below the bound. The bound is the fleet's ceiling, written as an ID. A
-//! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
-//! has only the IDs below its bound, and the next holder starts at that bound.
+//! daemon changes a key only by compare-and-swap. There are no leases. A daemon that wakes up late
+//! has only the IDs below its bound, and the next holder starts there.
 //!
 //! - *Number*: a worker ID together with the constants of its layout, as one number. No two daemons
 //!   of an ID space may have the same number.
@@ -25,8 +25,8 @@
 //!   to the same cluster.
 //! - `member`: a daemon at its coordinator. It takes numbers, raises their bounds, checks their
 //!   keys, and releases the numbers.
-//! - `notice`: how often daemons poll, how soon they notice that the coordinator went back, and how
-//!   long a daemon pauses before it uses a new number.
+//! - `notice`: how often daemons poll, how soon they notice a coordinator that went back, and how
+//!   long they pause before they use a new number.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons. With or without a coordinator, a daemon asks them which worker IDs
 //!   they use.

@@ -14,11 +14,10 @@
 //! polls meanwhile, only before it writes a key.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. Below a noted ceiling, a start may
-//! go on without asking. So the ceiling counts only in the same fleet at the same endpoints, and
-//! only while the difference of the clocks is the one that was noted with the ceiling. If the
-//! difference has jumped, the machine may have been restored from a snapshot, perhaps twice. The
-//! difference in the state file is not enough: the daemon replaces it right after a jump, and may
-//! be killed then.
+//! go on without asking. So the ceiling counts only in the same fleet at the same endpoints. And it
+//! counts only while the clocks differ as noted with the ceiling. If the difference has jumped, the
+//! machine may have been restored from a snapshot, perhaps twice. The difference in the state file
+//! is not enough: the daemon replaces it right after a jump, and may be killed then.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -84,8 +83,8 @@ pub struct Note {
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
     /// The lowest bound at which the source may start with these worker IDs. The daemon notes this
-    /// bound together with its first write, because the next start may recognise that write even if
-    /// the answer to it is lost.
+    /// bound together with its first write: the next start may recognise that write, although its
+    /// answer is lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound. 0 if there is none, or if

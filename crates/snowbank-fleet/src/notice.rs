@@ -49,7 +49,8 @@ pub const CONNECTING: u32 = 5;
 pub const SWAP: u32 = 2;
 
 /// The messages that a holder waits for, from the time when a poll is due until it has raised the
-/// floor: a swap that is in flight, a new connection, the poll, and the swap that raises the floor.
+/// floor. These are a swap that is in flight, a new connection, the poll, and the swap that raises
+/// the floor.
 pub const MESSAGES: u32 = SWAP + CONNECTING + 1 + SWAP;
 
 // If answers are fast, the time of `MESSAGES` answers has room for a connection that hangs. The
@@ -61,8 +62,8 @@ const _: () = assert!(MESSAGES as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER
 /// most half of the horizon. The rest is left to raise the ceiling.
 pub const HORIZON_MIN: Duration = noticed_within(Duration::ZERO).saturating_mul(2);
 
-/// Returns the time within which a holder notices a restore and raises the floor, if each answer
-/// takes at most `answer` or `ANSWER_OF_ALL`, whichever is longer.
+/// Returns the time within which a holder notices a restore and raises the floor. Each answer takes
+/// at most `answer` or `ANSWER_OF_ALL`, whichever is longer.
 pub const fn noticed_within(answer: Duration) -> Duration {
     let answer = if answer.as_nanos() > ANSWER_OF_ALL.as_nanos() { answer } else { ANSWER_OF_ALL };
     POLL_PERIOD.saturating_add(answer.saturating_mul(MESSAGES))

@@ -128,8 +128,8 @@ impl Operator<'_> {
         marker.map_err(|error| bad_marker(&key, &error))
     }
 
-    /// Checks what a start checks before it takes a number: that the endpoints lead to one cluster,
-    /// that the fleet has these limits, and that a daemon can have written its floor.
+    /// Checks what a start checks before it takes a number. The endpoints lead to one cluster, the
+    /// fleet has these limits, and a daemon can have written its floor.
     ///
     /// # Errors
     /// The marker is missing, a start would be refused, or the coordinator did not answer.

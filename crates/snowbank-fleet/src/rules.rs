@@ -2,8 +2,8 @@
 //! coordinator means. They are pure: times and answers come in, decisions go out.
 //!
 //! Five facts keep IDs unique:
-//! - All IDs that were granted to a holder are below its key's bound, because the holder writes a
-//!   bound before it is granted the IDs below that bound.
+//! - All IDs that were granted to a holder are below its key's bound, because the holder writes the
+//!   bound first.
 //! - A daemon that takes a number starts at the key's bound. It starts lower only after a write of
 //!   its own state: the key's last write, or a write that the coordinator lost. This machine's
 //!   marks must show that no copy of the state was granted more ([`Proof::Newest`]), or the same
@@ -15,11 +15,11 @@
 //! - A daemon hands out nothing more once it finds a write of another daemon at one of its keys.
 //! - With a number that it did not hold, a daemon starts above the fleet's *floor*. The floor is an
 //!   instant in the marker, and each write of a key compares the marker. The floor is above all IDs
-//!   that the keys do not show: IDs from before the fleet, IDs of replaced ID spaces, and IDs that
-//!   were granted by writes which a restore has lost. A grant ends at most `max_ahead` and a
-//!   horizon ahead of its holder's clock ([`counts_from`]). Both belong to the fleet and stand in
-//!   its marker ([`FleetLimits`](super::FleetLimits)). A daemon that is configured otherwise is
-//!   refused, and a change of them raises the floor above all bounds.
+//!   that the keys do not show. These are IDs from before the fleet, of replaced ID spaces, and of
+//!   writes that a restore has lost. A grant ends at most `max_ahead` and a horizon ahead of its
+//!   holder's clock ([`counts_from`]). Both belong to the fleet and stand in its marker
+//!   ([`FleetLimits`](super::FleetLimits)). A daemon that is configured otherwise is refused, and a
+//!   change of them raises the floor above all bounds.
 //!
 //! So a daemon may take a number whose earlier holder still runs: that holder has only IDs below
 //! the bound. The clock only decides when a number counts as abandoned.
@@ -176,8 +176,8 @@ pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixM
 }
 
 /// Returns whether other daemons may have taken a number with this bound from a holder with this
-/// `max_ahead`. The clocks of the other daemons may be ahead by `max_ahead`, and these daemons may
-/// take the number as early as `max_ahead` before its bound ([`free_at`]).
+/// `max_ahead`. Their clocks may be ahead by `max_ahead`, and they may take the number as early as
+/// `max_ahead` before its bound ([`free_at`]).
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
@@ -218,8 +218,8 @@ pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool 
     reaches < acknowledged
 }
 
-/// Returns whether a key shows that the coordinator went back: it has a write that a later one of this
-/// state had replaced, or is older than the bound that was acknowledged ([`is_older`]).
+/// Returns whether a key shows that the coordinator went back. It has a write that a later one of
+/// this state had replaced, or is older than the acknowledged bound ([`is_older`]).
 pub fn went_back(key: Option<&NumberKey>, term: &str, acknowledged: u64, replaced: &[String]) -> bool {
     key.is_some_and(|key| replaced.contains(&key.write)) || is_older(key, term, acknowledged)
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::system_error::{may_pass, more_files};
 use crate::writers::{PERMISSIONS, is_obstructed};
 
-/// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
-/// what was found, what is allowed, and what to do.
+/// The reason why a state directory, a lock or a mark cannot be used. It has a cause, and a line
+/// with what was found, what is allowed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct StateError {

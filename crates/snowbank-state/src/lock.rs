@@ -227,7 +227,7 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// Another process holds a worker ID, or one that may make the same IDs, or a file in the directory
+/// Another process holds a worker ID, or one that may make the same IDs. Or a file in the directory
 /// cannot be locked or read.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     Ok(lock_all(directory, &[numbering])?.pop().unwrap_or_else(WorkerLocks::none))

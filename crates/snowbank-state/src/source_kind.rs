@@ -27,9 +27,8 @@ pub(super) trait Kind {
     /// locks, because a machine keeps a lock for each worker ID that it ever had.
     fn is_apart_from(&self, is_of_prefix: bool) -> bool;
 
-    /// Returns true if the lock with this name belongs to the source's own counter, with any
-    /// increment and offset that can make the same numbers. The mark in such a lock binds the
-    /// source.
+    /// Returns true if the lock with this name belongs to the source's own counter. Any increment
+    /// and offset that can make the same numbers count. The mark in such a lock binds the source.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
     /// Checks that no held lock protects IDs that the source can make. Returns the free locks of

@@ -132,8 +132,8 @@ impl DiskStore {
     }
 
     /// Ends sources: lowers their ceilings to the first IDs that were not handed out, as
-    /// [`trim`](DiskStore::trim) does, and keeps their records for a later start. If a reload has removed
-    /// them, the records say that the last run did not have these sources to its end.
+    /// [`trim`](DiskStore::trim) does. Keeps their records for a later start. If a reload has
+    /// removed them, the records say that the last run did not have these sources to its end.
     ///
     /// # Errors
     /// The lower ceilings may not be durable.

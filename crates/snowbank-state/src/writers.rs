@@ -44,8 +44,8 @@ pub(super) enum Untrusted {
     /// A link or a file is in the place of the directory.
     #[error("{0}")]
     NoDirectory(io::Error),
-    /// Every user can write this directory, which has this mode: the directory itself, or one above
-    /// it, in which they could then put another one in its place.
+    /// Every user can write this directory, which has this mode. It is the directory itself, or one
+    /// above, where they could put another one in its place.
     #[error("every user can write {path} (mode {1:o})", path = .0.display())]
     Open(PathBuf, u32),
 }
@@ -128,8 +128,8 @@ pub(super) fn check_above(directory: &Path) -> Result<(), Untrusted> {
     check_ways_to(&std::path::absolute(directory).map_err(Untrusted::NotSeen)?)
 }
 
-/// Returns a warning if every user can put another socket in the place of this one, by the rule for
-/// the directories above a lock directory.
+/// Returns a warning if every user can replace this socket, by the rule for the directories above a
+/// lock directory.
 pub fn socket_is_replaceable(socket: &Path) -> Option<String> {
     let Err(Untrusted::Open(open, mode)) = check_above(socket) else { return None };
     Some(format!(

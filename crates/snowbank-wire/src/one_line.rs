@@ -10,8 +10,8 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns a text without the user and the password that an address may have before an `@`, as in
-/// `http://user:password@host`, and without what follows a `?`. Messages repeat addresses that are
-/// wrong. The path of a Unix socket has none of these.
+/// `http://user:password@host`. What follows a `?` is left out, too. Messages repeat addresses that
+/// are wrong. The path of a Unix socket has none of these.
 #[must_use]
 pub fn hide_password(text: &str) -> Cow<'_, str> {
     if text.starts_with("unix:") {

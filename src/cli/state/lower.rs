@@ -166,8 +166,8 @@ fn refuse_other_marks(lower: &Record, locks: &WorkerLocks, options: &str) -> Out
     Ok(())
 }
 
-/// Returns the higher of two bounds: that of the record, and the highest mark that its state left in
-/// the locks of its worker IDs. Such a mark is above the record if the record was lowered with another
+/// Returns the record's bound, or the highest mark that its state left in the locks of its worker
+/// IDs, whichever is higher. Such a mark is above the record if the record was lowered with another
 /// lock directory. What another state was granted is none of this state's ceilings.
 fn highest(record: &Record, locks: &WorkerLocks, state: &str) -> Result<u64, Failure> {
     let marks = locks.own_marks()?;

@@ -127,9 +127,9 @@ impl Work {
     }
 
     /// Checks that the numbers which these sources took are still this daemon's, right before they
-    /// hand out anything. The first check follows at once, before any raise. `pools` are the worker IDs
-    /// that the coordinator may assign to them, which are counted soon: a source that does not serve
-    /// has no numbers to count by.
+    /// hand out anything. The first check follows at once, before any raise. `pools` are the worker
+    /// IDs that the coordinator may assign to them. These are counted soon: a source that does not
+    /// serve has no numbers to count by.
     pub(crate) fn check_taken(
         &mut self,
         starting: &[usize],

@@ -239,7 +239,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Asks whether a program has a Unix socket, and makes no connection: a socket of the other type
+/// Asks whether a program has a Unix socket, and makes no connection. A socket of the other type
 /// cannot connect, and the kernel says why. A program that is stopped needs not answer.
 fn find_program(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;

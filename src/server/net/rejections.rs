@@ -137,8 +137,8 @@ impl Rejections {
     }
 }
 
-/// Returns a reason without what the peer has sent, so that no peer can cause many: without what
-/// stands between the first quote and the last, and without digits.
+/// Returns a reason without what the peer has sent, so that no peer can cause many. It leaves out
+/// digits, and what stands between the first quote and the last.
 fn kind_of(reason: &str) -> String {
     let quotes = ['"', '\''];
     let kept = match (reason.find(quotes), reason.rfind(quotes)) {

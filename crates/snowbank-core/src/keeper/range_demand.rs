@@ -64,8 +64,8 @@ impl Ranges {
     }
 
     /// Returns how long the present numbers last. Returns how long a full range should last for a
-    /// counter that has ended, which no longer needs the coordinator, and for one that takes a range
-    /// for each request: it has none between two requests, and lacks nothing.
+    /// counter that has ended, which no longer needs the coordinator. Also for one that takes a
+    /// range for each request: it has none between two requests, and lacks nothing.
     fn last(&self, source: &Source) -> Duration {
         if has_ended(source) || self.reservation.is_on_request() {
             return self.reservation.lasts();

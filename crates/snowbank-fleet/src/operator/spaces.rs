@@ -61,9 +61,9 @@ impl Operator<'_> {
     /// makes the identities of a new marker and of each write. No two of these layouts may collide.
     ///
     /// # Errors
-    /// The fleet has other ID spaces, `begins` is missing for a new fleet, the floor would be too
-    /// far ahead, numbers of a colliding ID space are held, the marker has changed meanwhile, or
-    /// the coordinator did not answer.
+    /// The fleet has other ID spaces, `begins` is missing for a new fleet, or the floor would be
+    /// too far ahead. Or numbers of a colliding ID space are held, the marker has changed
+    /// meanwhile, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],

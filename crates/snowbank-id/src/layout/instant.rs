@@ -138,8 +138,8 @@ fn local_time(text: &str) -> Option<DateTime> {
     cut_decimals(text).parse().ok().filter(|_| is_shaped)
 }
 
-/// Splits off the offset from UTC: `Z` or `+02:00`, as in RFC 3339, or as databases and languages
-/// print it, ` UTC`, `+02` or `+0200`. Returns `None` if the text has no such offset.
+/// Splits off the offset from UTC: `Z` or `+02:00`, as in RFC 3339. Databases and languages print `
+/// UTC`, `+02` or `+0200`. Returns `None` if the text has no such offset.
 fn split_offset(text: &str) -> Option<(&str, Offset)> {
     if let Some(local) = text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix(" UTC")) {
         return Some((local, Offset::UTC));

@@ -43,8 +43,8 @@ impl StateDir {
     /// the directory and its files durable; [`await_names`](StateDir::await_names) waits for it.
     ///
     /// # Errors
-    /// Another process holds the directory, every user can write it, another user owns it, it is a
-    /// link or a file, or the system returns an error.
+    /// Another process holds the directory, another user owns it, or every user can write it. Or it
+    /// is a link or a file, or the system returns an error.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let shown = path.display();
         make(path).map_err(|error| not_made(path, &error))?;
@@ -264,9 +264,9 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // If this user may not open the parent, or if the parent's file system cannot sync
-        // directories, sync the whole file system of the directory itself. This file system has the
-        // directory's name, unless the directory is a mount point.
+        // This user may not open the parent, or its file system cannot sync directories: sync the
+        // whole file system of the directory itself. This file system has the directory's name,
+        // unless the directory is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }

@@ -3,10 +3,9 @@
 //!
 //! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
 //! space if the file system overwrites in place. A new file is made in two cases only: no suitable
-//! file with room exists, or a write or sync has failed. After a failed sync, the system may
-//! treat pages as written although they never reached the disk, and a later sync does not report
-//! these pages. Therefore every write replaces whole slots, and a failed sync is never simply
-//! repeated.
+//! file with room exists, or a write or sync has failed. After a failed sync, the system may treat
+//! pages as written that never reached the disk. A later sync does not report these pages.
+//! Therefore every write replaces whole slots, and a failed sync is never simply repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

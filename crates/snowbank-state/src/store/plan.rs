@@ -139,8 +139,8 @@ impl StateError {
 /// A record with the same ID space but other worker IDs is not needed to keep IDs unique. It binds
 /// only the order of IDs, and only if it is not too far ahead for a catch-up. A worker ID that was
 /// never used starts at the clock, however far ahead another worker ID was. After a crash, such a
-/// record binds only up to the ID clock that its own worker IDs had reached, even if higher
-/// positions were granted ([`Record::order_ceiling`]).
+/// record binds only up to the ID clock that its own worker IDs had reached
+/// ([`Record::order_ceiling`]). Higher positions may have been granted.
 ///
 /// What `snowbank state forget` drops stays as one bound: the highest of the dropped records of all
 /// layouts that can make the same IDs. A claimant of another layout, or that lacks a record of one of
@@ -209,8 +209,8 @@ pub fn plan_beside<'a>(
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the bound that the records set to keep the claimant's IDs unique, whatever their order, if
-/// it makes IDs of any instant and not of the present; 0 if no record binds it. So layouts bind each
+/// Returns the bound that keeps the claimant's IDs unique, if it makes IDs of any instant and not
+/// of the present. 0 if no record binds it. The order of IDs does not count. So layouts bind each
 /// other however far apart their epochs are.
 ///
 /// # Errors
@@ -339,8 +339,8 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock is ahead of
-/// the wall clock by `ahead`.
+/// Returns the wall clock time at which an ID clock reaches a position, if it is ahead of the wall
+/// clock by `ahead`.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))

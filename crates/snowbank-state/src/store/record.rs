@@ -13,8 +13,8 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
 /// The bound of one source. Unless `restored`, all IDs that the source ever handed out with this
-/// numbering are below `id_bound`. The bound may lie between the IDs of two positions, if a clean
-/// stop kept the bound of other worker IDs, or if `snowbank ticket set` stored the bound.
+/// numbering are below `id_bound`. The bound may lie between the IDs of two positions. Either a
+/// clean stop kept the bound of other worker IDs, or `snowbank ticket set` stored the bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
@@ -45,7 +45,7 @@ pub struct Record {
     pub untouched: bool,
     /// True if `snowbank state export` moved the worker IDs away: this machine may not use them.
     pub released: bool,
-    /// True if numbers beyond the ceiling of this counter may have been handed out: the machine was
+    /// True if numbers beyond the ceiling of this counter may have been handed out. The machine was
     /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set`
     /// replaces the record by a new one.
     pub restored: bool,
@@ -62,8 +62,8 @@ pub struct Record {
     pub assigned_bound: Option<u64>,
     /// True if the daemon that last wrote the file had no source with these worker IDs.
     pub retired: bool,
-    /// True if `snowbank state forget` dropped this record and others of layouts that can make the
-    /// same IDs, and this one had the highest bound. It stays in their place.
+    /// True if `snowbank state forget` dropped this record, which had the highest bound among those
+    /// of layouts that can make the same IDs. It stays in their place.
     pub forgotten: bool,
 }
 
@@ -253,9 +253,9 @@ impl Record {
         self.below(if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) })
     }
 
-    /// Returns a bound of all IDs made under worker IDs whose records were dropped: by `snowbank
-    /// state forget`, or because a fleet has the worker IDs. `None` if the record stands only for
-    /// its own worker IDs.
+    /// Returns a bound of all IDs made under worker IDs whose records were dropped. Either
+    /// `snowbank state forget` dropped them, or a fleet has the worker IDs. `None` if the record
+    /// stands only for its own worker IDs.
     pub fn bound_of_dropped(&self) -> Option<u64> {
         let is_one_of_many = self.forgotten || self.assigned || self.assigned_bound.is_some();
         is_one_of_many.then(|| self.id_bound.max(self.assigned_bound.unwrap_or(0)))
@@ -289,7 +289,7 @@ impl Record {
 
     /// Returns a position above all IDs that were handed out until this moment, as far as the
     /// clocks show. After a kill, this position may be below the ceiling. Only the order of IDs may
-    /// depend on this position: if a clock stepped forward and back right before the kill, the
+    /// depend on this position. If a clock stepped forward and back right before the kill, the
     /// clocks do not show that.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let ceiling = self.ceiling();

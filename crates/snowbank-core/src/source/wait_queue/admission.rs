@@ -1,5 +1,5 @@
 //! Admission to the wait queue. A request is admitted if its positions are available by its
-//! deadline, and if every request admitted before it still gets its own positions in time.
+//! deadline, and all requests admitted before still get theirs in time.
 
 use super::{BYPASS_SHARE, Entry, Queue, Refusal, WaitId, WaitRequest};
 use crate::clock::BootMicros;
