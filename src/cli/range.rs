@@ -1,7 +1,6 @@
 //! `snowbank range`.
 
 use std::io::Write;
-use std::ops::RangeInclusive;
 
 use serde_json::json;
 
@@ -49,13 +48,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// Numbers that are refused, because they are probably seconds: as milliseconds they are in early
-/// 1970, as seconds after 2001.
-const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
-
 /// Reads an instant. `option` names its place in messages.
 pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
-    let instant: UnixMicros = text.parse().map_err(|error| {
+    UnixMicros::read(text).map_err(|error| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         let hint = match text.len() {
             16 if is_number => "; of microseconds, leave off the last three digits",
@@ -66,14 +61,5 @@ pub(super) fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
             _ => "",
         };
         Failure::usage(format_args!("{option}: {error}{hint}"))
-    })?;
-    match text.parse::<i64>() {
-        Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::usage(format_args!(
-            "{option}: found {number}, which as Unix milliseconds is {}; for Unix seconds ({}) write {number}000, and write \
-             milliseconds of 1970 as RFC 3339",
-            instant.rfc3339(3),
-            UnixMicros::from_unix_ms(number * 1_000).rfc3339(3)
-        ))),
-        _ => Ok(instant),
-    }
+    })
 }

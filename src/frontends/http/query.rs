@@ -54,7 +54,7 @@ impl<'a> Query<'a> {
         // The `+` of an offset from UTC means a blank in a query.
         let text = self.require(name)?;
         let text = if text.contains('T') { text.replace(' ', "+") } else { text.to_owned() };
-        text.parse().map_err(|error| malformed(format_args!("{name}: {error}")))
+        UnixMicros::read(&text).map_err(|error| malformed(format_args!("{name}: {error}")))
     }
 
     /// Returns the count of IDs that a parameter asks for; 1 if the parameter is not there.

@@ -15,16 +15,18 @@ use crate::numbering::LAST_ID;
 pub enum LayoutError {
     /// The name is of no preset, and the text is of no layout.
     #[error(
-        "no layout is called {0:?}; the presets are {presets}; or write a layout, such as \
-         time:41,worker:10,sequence:12;epoch=2026-01-01",
+        "no layout is called {0:?}; the presets are {presets}; or write a layout, such as {FORM}",
         presets = preset::names()
     )]
     UnknownLayout(String),
+    /// The text is the name of this preset with something behind it.
+    #[error("a preset has its own tick and epoch; to change {0}, write all of it: {spec}", spec = preset::spec(.0))]
+    PresetChanged(&'static str),
     /// The text of a field has another form.
-    #[error("{0:?} is not a field: name:size, name:size:random or name:size:constant(N)")]
+    #[error("{0:?} is not a field: name:size, name:size:random or name:size:constant(N), as in {FORM}")]
     NotAField(String),
     /// A part of the text form after the fields is no setting.
-    #[error("{0:?} is not a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z")]
+    #[error("{0:?} is not a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z, as in {FORM}")]
     NotASetting(String),
     /// A setting of the text form is there twice.
     #[error("{0} is set twice; set it once")]
@@ -41,7 +43,7 @@ pub enum LayoutError {
     /// The size is of no field.
     #[error(
         "{size:?} is not a size for {field:?}: 1 to 63 bits (12), 1 to 19 decimal digits (3d), or a count of at \
-         least 2 (=1000)"
+         least 2 (=1000), as in {FORM}"
     )]
     NotASize {
         /// The name of the field.
@@ -114,6 +116,14 @@ pub enum LayoutError {
     /// The time is too early or too late.
     #[error("{0:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z")]
     TimeOutOfRange(String),
+    /// The number is probably Unix seconds.
+    #[error(
+        "found {0}, which as Unix milliseconds is {as_ms}; for Unix seconds ({as_seconds}) write {0}000, and write \
+         milliseconds of 1970 as RFC 3339",
+        as_ms = UnixMicros::from_unix_ms(*.0).rfc3339(3),
+        as_seconds = UnixMicros::from_unix_ms(.0.saturating_mul(1_000)).rfc3339(3)
+    )]
+    LikelySeconds(i64),
     /// The text is not an ID.
     #[error("{0:?} is not an ID: IDs are decimal numbers from 0")]
     NotAnId(String),
@@ -250,6 +260,9 @@ pub enum LayoutError {
     #[error("not an ID space")]
     NotASpace,
 }
+
+/// An example of the text form.
+const FORM: &str = "time:41,worker:10,sequence:12;tick=1ms;epoch=2026-01-01";
 
 /// The most characters that an [`excerpt`] keeps. No format writes a longer text.
 const EXCERPT_CHARS_MAX: usize = 80;

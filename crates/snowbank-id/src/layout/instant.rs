@@ -1,6 +1,7 @@
 //! Instants and ticks: parsing and formatting of times.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -25,7 +26,22 @@ pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnixMicros(pub i64);
 
+/// Numbers that are refused, because they are probably seconds: as milliseconds they are in early
+/// 1970, as seconds after 2001.
+const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
+
 impl UnixMicros {
+    /// Reads the instant of a row or of a question, which is not in 1970.
+    ///
+    /// # Errors
+    /// Returns an error if the text is no instant, or probably has Unix seconds.
+    pub fn read(text: &str) -> Result<UnixMicros, LayoutError> {
+        match text.parse::<i64>() {
+            Ok(number) if LIKELY_SECONDS.contains(&number) => Err(LayoutError::LikelySeconds(number)),
+            _ => text.parse(),
+        }
+    }
+
     /// Creates the instant `unix_ms` milliseconds after the Unix epoch. Saturates.
     pub const fn from_unix_ms(unix_ms: i64) -> Self {
         UnixMicros(unix_ms.saturating_mul(1000))

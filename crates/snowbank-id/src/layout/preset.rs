@@ -102,6 +102,11 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
+/// Returns the text form of the preset with this name.
+pub(super) fn spec(name: &str) -> &'static str {
+    find(name).map_or("", |preset| preset.spec)
+}
+
 /// Returns the names of all presets, separated by commas.
 pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")

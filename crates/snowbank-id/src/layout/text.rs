@@ -20,12 +20,17 @@ impl Layout {
     ///
     /// # Errors
     /// Returns an error if the text is neither of these. The error for an unknown name lists the
-    /// presets.
+    /// presets; that for a preset with something behind it has the preset's text form.
     pub fn resolve(name_or_spec: &str) -> Result<Layout, LayoutError> {
-        match preset::find(name_or_spec) {
-            Some(preset) => preset.spec.parse(),
-            None if name_or_spec.contains([':', ',', ';', '=']) => name_or_spec.parse(),
-            None => Err(LayoutError::UnknownLayout(name_or_spec.to_owned())),
+        let text = name_or_spec.trim();
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || ['-', '_'].contains(&c);
+        let name = text.split(|c| !is_of_name(c)).next().unwrap_or_default();
+        match preset::find(&name.to_ascii_lowercase()) {
+            Some(preset) if text == preset.name => preset.spec.parse(),
+            // The first field is the time, so a text form begins with no preset's name.
+            Some(preset) if text != name => Err(LayoutError::PresetChanged(preset.name)),
+            _ if text.contains([':', ',', ';', '=']) => text.parse(),
+            _ => Err(LayoutError::UnknownLayout(name_or_spec.to_owned())),
         }
     }
 }

@@ -76,6 +76,36 @@ fn unknown_layouts_and_wrong_field_names_are_refused() {
 }
 
 #[test]
+fn refusals_of_other_forms_show_how_to_write_it() {
+    for spec in [
+        "twitter;epoch=2020-01-01",
+        "twitter, epoch=2020-01-01",
+        "twitter epoch:2020-01-01",
+        "Twitter@2020-01-01",
+        "twitter:epoch=2020-01-01",
+    ] {
+        assert_eq!(error(spec), LayoutError::PresetChanged("twitter"), "{spec}");
+    }
+    refused(
+        "twitter;epoch=2020",
+        &["time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657"],
+    );
+    for spec in [
+        "41/10/12",
+        "41:10:12",
+        "time=41,worker=10,sequence=12",
+        "time:41;worker:10;sequence:12",
+        "time:41 worker:10 sequence:12",
+        "time:41,worker:10,sequence:12,epoch:2020-01-01",
+        "time:41,worker:10,sequence:12@2020-01-01",
+        "epoch=2020-01-01",
+    ] {
+        refused(spec, &["time:41,worker:10,sequence:12;tick=1ms;epoch=2026-01-01"]);
+    }
+    assert_eq!(Layout::resolve(" twitter\n"), Layout::resolve("twitter"));
+}
+
+#[test]
 fn fields_with_a_wrong_role_or_order_are_refused() {
     let first = |name: &str| LayoutError::FirstIsNotTime(Some(name.to_owned()));
     let role = |name: &str| LayoutError::RoleOfOtherName(name.to_owned());
