@@ -234,32 +234,45 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> WrongEn
     if !places.is_empty() {
         return WrongEntry::Elsewhere(places);
     }
-    let rows_here: Vec<&Row> = rows_of_file().filter(|row| here.contains(&row.section)).collect();
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
     let sections = sections.chain(["sources", "identities"].map(|list| (list, format!("[[{list}]]"))));
     let sections_here: Vec<_> = sections.filter(|_| here.contains(&Section::Top)).collect();
-    let elsewhere = rows_of_file()
-        .filter(|row| !is_section || row.key != name)
-        .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
-    let known_here = || rows_here.iter().map(|row| (row.key, format!("`{}`", row.key)));
-    let sections = sections_here.iter().cloned();
+    let rows_here: Vec<&Row> = rows_of_file().filter(|row| here.contains(&row.section)).collect();
     // A section is none of the settings that have a single value.
-    let meant = if (is_section || value.as_table().is_some()) && !sections_here.is_empty() {
-        nearest(name, sections)
+    let is_section_here = (is_section || value.as_table().is_some()) && !sections_here.is_empty();
+    let meant = if is_section_here {
+        nearest(name, sections_here.iter().cloned())
     } else {
-        let begins = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
-        nearest(name, known_here())
-            .or_else(|| known_here().find(|(key, _)| begins(key)).map(|(_, meant)| meant))
-            .or_else(|| nearest(name, elsewhere.chain(sections)))
+        let here = rows_here.iter().map(|row| (row.key.to_owned(), format!("`{}`", row.key)));
+        let elsewhere = rows_of_file().filter(|row| !is_section || row.key != name).flat_map(|row| {
+            let meant = format!("`{}`, {}", row.key, row.section.place());
+            let with_section = match row.section {
+                Section::Table(table) => format!("{table}_{}", row.key),
+                _ => row.key.to_owned(),
+            };
+            [(row.key.to_owned(), meant.clone()), (with_section, meant)]
+        });
+        let sections = sections_here.iter().map(|(key, meant)| ((*key).to_owned(), meant.clone()));
+        nearest(name, here.chain(sections).chain(elsewhere))
     };
     match meant {
         Some(meant) => WrongEntry::Misspelt(meant),
         None => {
-            let known: Vec<String> = match (is_section || value.as_table().is_some(), &sections_here[..]) {
-                (true, [_, ..]) => sections_here.into_iter().map(|(_, section)| section).collect(),
-                _ => rows_here.iter().map(|row| row.key.to_owned()).collect(),
+            let known: Vec<String> = if is_section_here {
+                sections_here.into_iter().map(|(_, section)| section).collect()
+            } else {
+                rows_here.iter().map(|row| row.key.to_owned()).collect()
             };
             WrongEntry::Unknown(known)
         }
+    }
+}
+
+/// Returns the suggestion for a key at the top of a file.
+#[cfg(test)]
+pub(super) fn suggestion_at_the_top(name: &str) -> Option<String> {
+    match explain_unknown(name, &DeValue::Boolean(true), &[Section::Top, Section::Source]) {
+        WrongEntry::Misspelt(meant) => Some(meant),
+        _ => None,
     }
 }
