@@ -64,6 +64,7 @@ fn refusals_are_json_with_a_reason_and_a_retry_time() {
         ("/v1/ids?source=slow&count=40&wait=0", 409, &["exhausted", "never"]),
         ("/v1/decode/x", 400, &["malformed"]),
         ("/v1/range?from=2026-01-01", 400, &["to"]),
+        ("/v1/range?from=1700000000&to=2026-01-01", 400, &["from: found 1700000000", "write 1700000000000"]),
         ("/nothing", 404, &["/v1/ids"]),
     ] {
         let response = FrontEndClient::of(&daemon).get(target, "");
@@ -99,6 +100,23 @@ fn every_path_answers_head_and_options_and_names_its_methods() {
                 method == "HEAD" || response.has(&format!("allow: {allow}")),
                 "{method} {path}: {response:?}"
             );
+        }
+    }
+    // A method is wrong only where the path exists, also with a body.
+    for (request, code) in [
+        ("POST /v2/ids", 404),
+        ("DELETE /nothing", 404),
+        ("OPTIONS /nothing", 404),
+        ("POST /api/snowflake", 404),
+        ("GET *", 404),
+        ("POST /stats", 405),
+    ] {
+        for headers in ["", "content-length: 2\r\n"] {
+            let mut client = FrontEndClient::of(&daemon);
+            client.send(format!("{request} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
+            let response = client.answer(true);
+            assert_eq!(response.code, code, "{request}: {response:?}");
+            assert_eq!(response.has("allow: get, head, options"), code == 405, "{request}: {response:?}");
         }
     }
     // A reply to HEAD has no body, so it draws nothing.

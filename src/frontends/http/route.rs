@@ -22,10 +22,6 @@ const HEALTH_PATH: &str = "/healthz";
 /// root.
 const HEALTH_PATHS: [&str; 3] = [HEALTH_PATH, "/", ""];
 
-/// The methods of paths that draw IDs, and of all others.
-const DRAWING: &str = "GET, POST, HEAD, OPTIONS";
-const READING: &str = "GET, HEAD, OPTIONS";
-
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Returns whether a request needs no token: those of load balancers, and those for the OpenAPI
@@ -39,19 +35,72 @@ pub(super) fn is_check(head: &Head<'_>) -> bool {
     head.method == "OPTIONS" || HEALTH_PATHS.contains(&&*decoded(head.path))
 }
 
-/// Returns the fault of a request with a body, which is not read.
+/// Returns the fault of a request with a body, which is not read. A wrong path or method is refused
+/// before it.
 pub(super) fn body_fault(head: &Head<'_>) -> Option<String> {
-    let found = head.body.filter(|_| decoded(head.path) != OPENAPI_PATH)?;
-    Some(format!("found {found}, allowed: no body; send parameters in the query"))
+    let found = head.body?;
+    let path = decoded(head.path);
+    let route = Route::of(&path).filter(|route| *route != Route::OpenApi)?;
+    let refused = format!("found {found}, allowed: no body; send parameters in the query");
+    route.allows(head.method).then_some(refused)
 }
 
 /// Returns whether a request is for IDs, as katsubushi counts: also if it has a mistake.
 pub(super) fn is_get(head: &Head<'_>) -> bool {
-    matches!(head.method, "GET" | "POST") && draws_ids(&decoded(head.path))
+    matches!(head.method, "GET" | "POST") && Route::of(&decoded(head.path)).is_some_and(Route::draws_ids)
 }
 
-fn draws_ids(path: &str) -> bool {
-    ["/v1/ids", "/id", "/ids"].contains(&path) || leaf_key(path).is_some()
+/// The resource at a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Route<'p> {
+    Ids,
+    /// katsubushi's paths for one ID and for several.
+    KatsubushiId,
+    KatsubushiIds,
+    /// A key of Leaf's.
+    LeafKey(LeafMode, &'p str),
+    Health,
+    OpenApi,
+    Sources,
+    Stats,
+    LeafDecode,
+    Range,
+    /// The text of an ID.
+    Decode(&'p str),
+}
+
+impl<'p> Route<'p> {
+    fn of(path: &'p str) -> Option<Self> {
+        let key = |(prefix, mode)| path.strip_prefix(prefix).map(|key| Route::LeafKey(mode, key));
+        match path {
+            "/v1/ids" => Some(Route::Ids),
+            "/id" => Some(Route::KatsubushiId),
+            "/ids" => Some(Route::KatsubushiIds),
+            path if HEALTH_PATHS.contains(&path) => Some(Route::Health),
+            OPENAPI_PATH => Some(Route::OpenApi),
+            "/v1/sources" => Some(Route::Sources),
+            "/stats" => Some(Route::Stats),
+            "/decodeSnowflakeId" => Some(Route::LeafDecode),
+            "/v1/range" => Some(Route::Range),
+            path => LEAF_PREFIXES
+                .into_iter()
+                .find_map(key)
+                .or_else(|| path.strip_prefix("/v1/decode/").map(Route::Decode)),
+        }
+    }
+
+    fn draws_ids(self) -> bool {
+        matches!(self, Route::Ids | Route::KatsubushiId | Route::KatsubushiIds | Route::LeafKey(..))
+    }
+
+    /// Returns the methods that are allowed.
+    fn methods(self) -> &'static str {
+        if self.draws_ids() { "GET, POST, HEAD, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+    }
+
+    fn allows(self, method: &str) -> bool {
+        self.methods().split(", ").any(|allowed| allowed == method)
+    }
 }
 
 /// A mode of Leaf's, which the path names.
@@ -63,11 +112,8 @@ enum LeafMode {
     Segment,
 }
 
-/// Returns the mode and the key in a path of Leaf's.
-fn leaf_key(path: &str) -> Option<(LeafMode, &str)> {
-    let modes = [("/api/snowflake/get/", LeafMode::Snowflake), ("/api/segment/get/", LeafMode::Segment)];
-    modes.into_iter().find_map(|(prefix, mode)| Some((mode, path.strip_prefix(prefix)?)))
-}
+const LEAF_PREFIXES: [(&str, LeafMode); 2] =
+    [("/api/snowflake/get/", LeafMode::Snowflake), ("/api/segment/get/", LeafMode::Segment)];
 
 /// Returns the answer to a request, or the IDs that it asks for.
 ///
@@ -76,35 +122,33 @@ fn leaf_key(path: &str) -> Option<(LeafMode, &str)> {
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let path = &*decoded(head.path);
-    let draws = draws_ids(path);
-    check_method(head, if draws { DRAWING } else { READING })?;
-    if ["/v1/sources", OPENAPI_PATH].contains(&path) {
+    if (head.method, path) == ("OPTIONS", "*") {
+        return health(conditions).map(Answer::Done);
+    }
+    let route = Route::of(path).ok_or_else(|| {
+        let text = format!("nothing is at {path}; the paths are {PATHS}");
+        Reply::refusal(ErrorCode::Unsupported, 404, &text, None)
+    })?;
+    check_method(head, route)?;
+    if [Route::Sources, Route::OpenApi].contains(&route) {
         Query::parse(head.query, &[])?;
     }
     if head.method == "OPTIONS" {
         let alive = health(conditions)?;
-        return Ok(Answer::Done(Reply { allow: Some(if draws { DRAWING } else { READING }), ..alive }));
+        return Ok(Answer::Done(Reply { allow: Some(route.methods()), ..alive }));
     }
-    if let Some((mode, key)) = leaf_key(path) {
-        return leaf_get(mode, key, facts);
-    }
-    let reply = match path {
-        "/v1/ids" => return ids(head, conditions),
-        "/id" => return Ok(katsubushi_id(head, facts)),
-        "/ids" => return katsubushi_ids(head, conditions),
-        OPENAPI_PATH => Ok(Reply::with_body(JSON, openapi(conditions))),
-        path if HEALTH_PATHS.contains(&path) => health(conditions),
-        "/v1/sources" => Ok(lookup::sources(conditions)),
-        "/stats" => Ok(lookup::stats(conditions)),
-        "/decodeSnowflakeId" => lookup::leaf_decode(head, facts),
-        "/v1/range" => lookup::range(head, facts),
-        path => match path.strip_prefix("/v1/decode/") {
-            Some(id) => lookup::decode(id, head, facts),
-            None => {
-                let text = format!("nothing is at {path}; the paths are {PATHS}");
-                Err(Reply::refusal(ErrorCode::Unsupported, 404, &text, None))
-            }
-        },
+    let reply = match route {
+        Route::Ids => return ids(head, conditions),
+        Route::KatsubushiId => return Ok(katsubushi_id(head, facts)),
+        Route::KatsubushiIds => return katsubushi_ids(head, conditions),
+        Route::LeafKey(mode, key) => return leaf_get(mode, key, facts),
+        Route::Health => health(conditions),
+        Route::OpenApi => Ok(Reply::with_body(JSON, openapi(conditions))),
+        Route::Sources => Ok(lookup::sources(conditions)),
+        Route::Stats => Ok(lookup::stats(conditions)),
+        Route::LeafDecode => lookup::leaf_decode(head, facts),
+        Route::Range => lookup::range(head, facts),
+        Route::Decode(id) => lookup::decode(id, head, facts),
     };
     reply.map(Answer::Done)
 }
@@ -130,11 +174,12 @@ fn health(conditions: &Conditions<'_>) -> Result<Reply, Reply> {
     Ok(Reply::with_body(TEXT, String::from("ok\n")))
 }
 
-/// Refuses a method that is not in `allowed`.
-fn check_method(head: &Head<'_>, allowed: &'static str) -> Result<(), Reply> {
-    if allowed.split(", ").any(|method| method == head.method) {
+/// Refuses a method that the path does not allow.
+fn check_method(head: &Head<'_>, route: Route<'_>) -> Result<(), Reply> {
+    if route.allows(head.method) {
         return Ok(());
     }
+    let allowed = route.methods();
     let text = format!("found the method {}, allowed: {allowed}", head.method);
     let refusal = Reply::refusal(ErrorCode::Unsupported, 405, &text, None);
     Err(Reply { allow: Some(allowed), ..refusal })
