@@ -1,6 +1,6 @@
 //! `snowbank decode`.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,9 @@ use snowbank_id::layout::{Layout, Role, UnixMicros};
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The IDs, in decimal or in the format of --from
-    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    /// The IDs, in decimal or in the format of --from. Without any, or with -, they are read from
+    /// standard input, as they are copied: blanks, commas, quotes and brackets may stand between them
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
     /// The format of the IDs: decimal, or one that `snowbank next --format` writes
     #[arg(long, value_name = "NAME", default_value = "decimal")]
@@ -72,7 +73,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // Nothing is printed before all IDs are read, so that a mistake in the last ID does not leave
     // half of an answer.
     let mut lines = Vec::new();
-    for text in &arguments.ids {
+    let texts = texts(arguments)?;
+    for text in texts.iter().flat_map(|text| ids_in(text, &arguments.from)) {
         let id = match (&arguments.from, layout) {
             (Format::Decimal, Some(layout)) => layout.parse_id(text).map_err(Failure::usage)?,
             _ => codec.read(text).map_err(Failure::usage)?,
@@ -88,7 +90,48 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             None => writeln!(lines, "{id}")?,
         }
     }
+    if lines.is_empty() {
+        return Err(Failure::usage("found no ID; give IDs, or write them to standard input"));
+    }
     Ok(out.write_all(&lines)?)
+}
+
+/// Returns the texts that have the IDs: the arguments, or standard input.
+fn texts(arguments: &Arguments) -> Result<Vec<String>, Failure> {
+    let mut texts = arguments.ids.clone();
+    let of_input = texts.iter_mut().find(|text| *text == "-");
+    if of_input.is_none() && !arguments.ids.is_empty() {
+        return Ok(texts);
+    }
+    let mut bytes = Vec::new();
+    // A terminal waits for a person, who may not expect it.
+    if of_input.is_some() || !io::stdin().is_terminal() {
+        let read = io::stdin().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Failure::no(format_args!("cannot read standard input: {error}")))?;
+    }
+    if bytes.len() as u64 > INPUT_BYTES_MAX {
+        let allowed = "allowed: at most 64 MiB of IDs; split it";
+        return Err(Failure::usage(format_args!("found more on standard input, {allowed}")));
+    }
+    let input = String::from_utf8_lossy(&bytes).into_owned();
+    match of_input {
+        Some(text) => *text = input,
+        None => texts.push(input),
+    }
+    Ok(texts)
+}
+
+/// The most bytes that are read: nothing is printed before all IDs are read.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// Returns the IDs in a text. What lists and programs put around values is no part of them, unless a
+/// dictionary has it as a digit.
+fn ids_in<'t>(text: &'t str, format: &Format) -> impl Iterator<Item = &'t str> + use<'t> {
+    // A dictionary's name has its digits.
+    let format = format.to_string();
+    let is_around =
+        move |c: char| c.is_whitespace() || ",;'\"`()[]\u{feff}".contains(c) && !format.contains(c);
+    text.split(is_around).filter(|id| !id.is_empty())
 }
 
 /// The layout of IDs without --layout and --config, as of a daemon without a configuration.

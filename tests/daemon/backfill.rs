@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::Random;
 use crate::support::ids::unix_ms;
 use crate::support::machine::Machine;
-use crate::support::program::{Said, program};
+use crate::support::program::{program, run_with_input as run};
 
 /// 2024-01-01T00:00:00Z, in Unix milliseconds.
 const YEAR_2024: u64 = 1_704_067_200_000;
@@ -24,21 +24,6 @@ fn backfill(machine: &Machine, layout: &str, worker_id: &str) -> Command {
         .env("SNOWBANK_LOCK_DIR", machine.path("locks"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-fn run(command: &mut Command, input: &str) -> Said {
-    let mut child = command.spawn().expect("the program runs");
-    let mut stdin = child.stdin.take().expect("piped");
-    let output = std::thread::scope(|scope| {
-        // A refusal ends the program before it has read everything.
-        scope.spawn(move || stdin.write_all(input.as_bytes()));
-        child.wait_with_output().expect("the program ends")
-    });
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
 }
 
 /// Forgets the worker IDs that no run used last. The locks do not outlast the boot.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::support::Setup;
-use crate::support::program::{program, snowbank};
+use crate::support::program::{program, run_with_input, snowbank};
 use serde_json::{Value, json};
 
 fn prints(arguments: &[&str]) -> String {
@@ -101,12 +101,42 @@ fn decode_asks_a_daemon_for_the_layout() {
 }
 
 #[test]
+fn ids_are_read_from_standard_input_as_they_are_copied() {
+    let id = "1541815603606036480";
+    let line = prints(&["decode", "--layout", "twitter", id]);
+    let read = |options: &[&str], input: &str| {
+        let mut decode = program();
+        decode.args([&["decode", "--layout", "twitter"], options].concat());
+        run_with_input(decode.stdout(Stdio::piped()).stderr(Stdio::piped()), input)
+    };
+    for input in [
+        format!("{id}\n\n{id}\r\n"),
+        format!("\u{feff}{id}\t{id}"),
+        format!("[\"{id}\", \"{id}\"]\n"),
+        format!("('{id}','{id}');"),
+    ] {
+        for options in [&[][..], &["-"]] {
+            assert_eq!(read(options, &input).printed(), line.repeat(2), "{input:?}");
+        }
+        assert_eq!(prints(&["decode", "--layout", "twitter", &input]), line.repeat(2), "{input:?}");
+    }
+    assert_eq!(read(&[id, "-"], id).printed(), line.repeat(2));
+    // A digit of a dictionary is a digit.
+    let digits = ["--from", "dictionary:\"'0"];
+    assert_eq!(read(&digits, "0'\"\n").printed(), prints(&["decode", "--layout", "twitter", "21"]));
+    for (input, part) in [("", "found no ID"), (" \n,", "found no ID"), ("5 id", "\"id\" is not an ID")] {
+        let line = read(&[], input).refusal(2);
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_a_suggestion() {
     let twitter = "did you mean twitter? `snowbank layout` lists all\n";
     let seconds = "for Unix seconds (2023-11-14T22:13:20.000Z) write 1700000000000";
     for (arguments, part) in [
         (&["decode", "--layout", "twiter", "5"][..], twitter),
-        (&["layout", "snow"], "the presets are twitter, "),
+        (&["layout", "nope"], "the presets are twitter, "),
         (&["range", "--from", "1700000000", "--to", "2024-01-01"], seconds),
     ] {
         let line = snowbank(arguments).refusal(2);

@@ -1,6 +1,7 @@
 //! The commands of the daemon's program.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -73,6 +74,20 @@ pub fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let arguments = [arguments, &["--config", config.to_str().expect("its path is text")]].concat();
     let Said { code, out, err } = run_in(directory.path(), &arguments);
     (code, out + &err)
+}
+
+/// Runs a command to its end, with this on its standard input. The caller chooses its
+/// outputs.
+pub fn run_with_input(command: &mut Command, input: &str) -> Said {
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let output = std::thread::scope(|scope| {
+        // A refusal ends the program before it has read everything.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        child.wait_with_output().expect("the program ends")
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 impl Said {
