@@ -130,7 +130,9 @@ pub(super) fn explain(error: Error) -> Failure {
         {
             "; is `snowbank serve` running there?"
         }
-        error if error.code() == Some(ErrorCode::Unauthorized) => "; give its token with --token-file",
+        error if error.code() == Some(ErrorCode::Unauthorized) => {
+            "; --token-file names the file with its token"
+        }
         _ => "",
     };
     Failure::no(format_args!("{error}{hint}"))

@@ -99,7 +99,9 @@ pub(crate) enum Refused {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The table has other keys or types than a layout.
-    #[error("{0}")]
+    #[error(
+        "{0}; a layout's table is as {{ fields = [{{ name = \"time\", bits = 41 }}, …], epoch = \"2026-01-01\" }}"
+    )]
     LayoutTable(String),
     /// Items of a list are refused.
     #[error("{}", .0.iter().map(Refused::to_string).collect::<Vec<_>>().join("; "))]

@@ -34,7 +34,7 @@ pub struct LayoutTable {
 
 /// A field as a table: a name, one of three sizes, and an optional role.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, such as { name = \"time\", bits = 41 }")]
 pub struct FieldForm {
     /// The name. `time` and `sequence` are reserved.
     pub name: String,
