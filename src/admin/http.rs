@@ -136,26 +136,31 @@ impl Site {
         if is_loopback && !site.host.is_none_or(is_local_name) {
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, format!("{MISDIRECTED}\n"));
         }
-        if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut response = match *method {
             // HAProxy's `option httpchk` asks by OPTIONS whether to send requests.
-            let mut response = if *method == Method::OPTIONS && self.0.is_draining() {
+            Method::OPTIONS if self.0.is_draining() => {
                 respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the daemon is stopping\n")
-            } else if *method == Method::OPTIONS {
-                respond(StatusCode::OK, TEXT, "")
-            } else {
-                respond(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    TEXT,
-                    "this listener is read-only, allowed: GET, HEAD and OPTIONS\n",
-                )
-            };
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
-            return response;
+            }
+            Method::OPTIONS => respond(StatusCode::OK, TEXT, ""),
+            _ => self.resource(request).await,
+        };
+        let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if !is_read && response.status() != StatusCode::NOT_FOUND {
+            let text = "this listener is read-only, allowed: GET, HEAD and OPTIONS\n";
+            response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
         }
+        if *method == Method::OPTIONS || response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        }
+        response
+    }
+
+    /// Returns what is at the path of a request.
+    async fn resource(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let is_web = request.uri().scheme().is_none_or(|scheme| WEB.contains(&scheme.as_str()));
         match &*decoded(request.uri().path()) {
             _ if !is_web => respond(StatusCode::NOT_FOUND, TEXT, "unknown scheme, allowed: http and https\n"),
-            "/metrics" => self.metrics(wants_openmetrics(headers.get_all(header::ACCEPT))),
+            "/metrics" => self.metrics(wants_openmetrics(request.headers().get_all(header::ACCEPT))),
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
             "/status" => self.status(),

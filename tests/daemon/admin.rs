@@ -155,9 +155,11 @@ fn each_path_has_its_content_type_and_allows_reads() {
     let page = ask(&admin, "GET", "/", "").body;
     assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
     for path in ["/nothing", "/metrics/", "//", "/../etc/passwd"] {
-        let answer = ask(&admin, "GET", path, "");
-        assert_eq!(answer.code, 404, "{path}");
-        assert!(answer.body.contains("/metrics"), "{answer:?}");
+        for method in ["GET", "POST"] {
+            let answer = ask(&admin, method, path, "");
+            assert_eq!(answer.code, 404, "{method} {path}");
+            assert!(answer.body.contains("/metrics"), "{answer:?}");
+        }
     }
     // A web page cannot read the admin listener by DNS rebinding.
     for path in ["/", "/status"] {
