@@ -668,6 +668,53 @@ mod tests {
         assert_eq!(found.proof(&numbering, &lock(&numbering).unwrap()).unwrap(), Proof::Lost);
     }
 
+    /// The answer to the first source's question may be a loss, and the process may be killed then.
+    #[test]
+    fn a_start_that_asks_says_so_in_all_its_locks_first() {
+        let file = "worker_id_from = \"coordinator\"\n[fleet]\ncoordinator = \"etcd\"\n\
+                    endpoints = \"http://127.0.0.1:2379\"\n\
+                    [[sources]]\nname = \"first\"\nlayout = \"twitter\"\nworker_ids = \"0-1\"\n\
+                    [[sources]]\nname = \"second\"\nlayout = \"twitter\"\nworker_ids = \"2-3\"";
+        let file = Some((Path::new("f.toml"), file));
+        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, BEGAN.wall).unwrap();
+        let [first, second] = [0, 1].map(|at: usize| Arc::new(settings.sources[at].clone()));
+        let numbering = second.numbering_with(&WorkerSet::single(2)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (path, locks) = (directory.path().join("state"), directory.path().join("locks"));
+        let (host, owner) = (HostIdentity::default(), Owner::new());
+        let record = Record::new(&second.name, &numbering, Position(7), &owner, &host);
+        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
+        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
+        let lock = |of: &Numbering| lock_workers_at_once(&locks, of);
+        let mut locked = lock(&numbering).unwrap();
+        locked.mark_for(&owner);
+        locked.mark_granted(numbering.id_bound(Position(7))).unwrap();
+        drop(locked);
+        let clocks = Clocks::at(BEGAN.wall, BEGAN);
+        let fleet = start_in_fleet(&first.layout, settings.fleet_limits(), clocks);
+        let seen = Mutex::new(Vec::new());
+        // The first source locks what it picks after it has asked.
+        let spying = |of: &Numbering| {
+            let texts = std::fs::read_dir(&locks).unwrap().map(|file| file.unwrap().path());
+            let texts = texts.filter_map(|path| std::fs::read_to_string(path).ok());
+            seen.lock().unwrap().push(texts.filter(|text| text.contains("lost")).count());
+            lock(of)
+        };
+        let joining = Joining {
+            fleet: &fleet.asks(),
+            lock: &spying,
+            names: vec![first.name.clone(), second.name.clone()],
+            sources: BTreeMap::from([(0, first), (1, second)]),
+            in_use: Vec::new(),
+            found: Arc::new(found),
+            life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
+            is_stopping: &AtomicBool::new(false),
+            latest_wall: BEGAN.wall,
+        };
+        assert!(joining.join().unwrap().refused.is_empty());
+        assert_eq!(*seen.lock().unwrap(), [0, 1], "the second source's lock, then the first one's");
+    }
+
     #[test]
     fn a_holders_name_has_an_address_that_others_can_reach() {
         let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];

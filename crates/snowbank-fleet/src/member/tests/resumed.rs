@@ -410,3 +410,19 @@ fn a_renamed_source_keeps_its_note_and_a_removed_one_its_bound() {
     let again = first.take(other, &five()).unwrap();
     assert!(again.is_new && again.unused_from >= covered, "{again:?}");
 }
+
+/// Its process has no lock of them, so after a loss nothing else says that they must ask.
+#[test]
+fn a_start_forgets_the_ceilings_of_sources_that_it_does_not_have() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let six = |wall| Want { index: 1, source: "six", ..want(wall, true) };
+    let mut taken =
+        [first.take(want(WALL, false), &five()).ok(), first.take(six(WALL), &WorkerSet::single(6)).ok()];
+    settle(&mut first, &mut taken, clocks(WALL)).unwrap();
+    let now = at(WALL, 10);
+    let mut again = member(&store, first.notes().clone());
+    assert_eq!(again.keep_ceilings_of(&[want(now, true).source.to_owned()]), Ok(()));
+    assert!(again.resume_at_once(want(now, true), &five()).is_some());
+    assert!(again.resume_unseen(six(now), &WorkerSet::single(6)).is_none());
+}

@@ -176,6 +176,20 @@ fn an_old_answer_ends_a_doubt() {
     assert_eq!(covered(&daemon), keepers_bound(again).id_bound);
 }
 
+/// It tries again every few seconds, for as long as its key is missing.
+#[test]
+fn a_counter_that_is_missing_when_its_source_starts_is_no_loss() {
+    let (mut daemon, _) = holder(&store());
+    let doubts: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let sees = Arc::clone(&doubts);
+    daemon.on_doubt(Arc::new(move |in_doubt| sees.lock().unwrap().push(in_doubt)));
+    let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
+    daemon.begin_start([1]);
+    daemon.add_counter(1, "tickets", &tickets, 0);
+    assert!(daemon.take_range(1, 1_000, 0).is_err());
+    assert!(doubts.lock().unwrap().is_empty(), "the other sources go on");
+}
+
 /// While the machine sleeps, another daemon may take the number and hand out IDs, and a restore of the
 /// coordinator may lose that. The swap then finds what it expects.
 #[test]
