@@ -19,9 +19,10 @@ use crate::frontend::{self, Row};
 /// worker ID against other daemons of the machine, because nobody keeps its IDs.
 const WORKER_ID: u16 = 1_023;
 
-/// The time limit of a daemon's start. A start writes a file and waits for a tick. Both together
-/// take well under a second, even on a busy machine.
+/// The time limit for a daemon to listen.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+/// The time limit for its first ID: on a busy disk, a sync takes seconds.
+const FIRST_ID_TIMEOUT: &str = "20s";
 
 /// A daemon that this process started. The daemon ends when this value is dropped. It also ends
 /// when this process ends or is killed, because that closes the daemon's standard input.
@@ -57,7 +58,21 @@ impl Daemon {
         let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
         let listeners = if protocol.name == frontend::NATIVE.name { 1 } else { 2 };
         let (child, addresses) = spawn(&binary, directory.path(), protocol, &vec![any; listeners])?;
-        Ok(Self { child, addresses, protocol, binary, directory })
+        let daemon = Self { child, addresses, protocol, binary, directory };
+        daemon.wait_for_an_id()?;
+        Ok(daemon)
+    }
+
+    /// Waits until the daemon hands out IDs: it listens before its disk has stored its first ceiling.
+    fn wait_for_an_id(&self) -> io::Result<()> {
+        let mut next = Command::new(&self.binary);
+        next.env_clear().args(["next", "--timeout", FIRST_ID_TIMEOUT, "--address"]);
+        let said = next.arg(self.addresses[0].to_string()).output()?;
+        if said.status.success() {
+            return Ok(());
+        }
+        let reason = String::from_utf8_lossy(&said.stderr);
+        Err(io::Error::other(format!("the daemon hands out nothing: {}", reason.trim_end())))
     }
 
     /// Ends the daemon, and starts it again with the same addresses and the same state directory.

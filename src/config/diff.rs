@@ -110,6 +110,13 @@ pub fn diff(running: &Settings, wanted: &mut Settings) -> Result<Difference, Mis
         let Some(before) = *before else { continue };
         rows().filter(|row| row.is_of_source()).for_each(|row| compare(row, before, Some(index)));
     }
+    // Requests that name no source draw from the first one.
+    if continues.first() != Some(&Some(0)) {
+        let first =
+            |settings: &Settings| settings.sources.first().map_or_else(String::new, |it| it.name.clone());
+        let key = String::from("the first source");
+        changed.push(Changed::Setting { key, from: first(running), to: first(wanted) });
+    }
     refused.extend(other_max_ahead(running, wanted));
     changed.extend(changed_identities(running, wanted));
     changed.extend(added_and_removed(running, wanted, &continues));

@@ -83,17 +83,18 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['_', '-', '.', ' '])
 }
 
-/// Returns which part of the words of two names is in both, from 0 to 1. A word may be cut short.
-fn likeness_of_words(left: &str, right: &str) -> f64 {
+/// Returns how alike the words of a name and of a key are, from 0 to 1. Returns 0 unless every word of
+/// the name is in the key. A word may be cut short.
+fn likeness_of_words(name: &str, key: &str) -> f64 {
     let is_same = |one: &str, other: &str| {
         let is_cut = one.starts_with(other) || other.starts_with(one);
         one == other || is_cut && one.len().min(other.len()) >= WORD_LENGTH_MIN
     };
-    let found = |these: &str, those: &str| {
-        words(these).filter(|one| words(those).any(|other| is_same(one, other))).count()
-    };
-    let count = words(left).count() + words(right).count();
-    (found(left, right) + found(right, left)) as f64 / count as f64
+    if !words(name).all(|one| words(key).any(|other| is_same(one, other))) {
+        return 0.0;
+    }
+    let (of_name, of_key) = (words(name).count(), words(key).count());
+    2.0 * of_name.min(of_key) as f64 / (of_name + of_key) as f64
 }
 
 /// The fewest letters of a word that is cut short.
@@ -126,6 +127,6 @@ mod tests {
         }
         assert_eq!(suggestion_at_the_top("http_port").as_deref(), Some("`listen`, in [http]"));
         assert_eq!(suggestion_at_the_top("verbose"), None);
-        assert_eq!(suggestion_at_the_top("frobnicate"), None);
+        assert_eq!(suggestion_at_the_top("max_foo"), None);
     }
 }

@@ -78,9 +78,9 @@ pub fn in_words(
     is_for_one: bool,
 ) -> Words {
     let longer_or_fewer = match longer_wait {
-        Some(most) if is_for_one => format!("or wait longer (up to {most:?})"),
+        Some(most) if is_for_one => format!("wait longer (up to {most:?})"),
         Some(most) => format!("wait longer (up to {most:?}) or ask for fewer"),
-        None if is_for_one => String::from("or ask another daemon"),
+        None if is_for_one => String::from("ask another daemon"),
         None => String::from("ask for fewer"),
     };
     match reason {
@@ -133,7 +133,7 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             ErrorCode::Exhausted,
             Some(retry_after),
             format!(
-                "source {source} cannot give that many within the wait; ask again later, {longer_or_fewer}"
+                "source {source} cannot give that many within the wait; ask again later, or {longer_or_fewer}"
             ),
         ),
         Refusal::Exhausted(None) => (
@@ -211,7 +211,7 @@ fn rate_refusal(too_fast: TooFast, identity: &str, longer_or_fewer: &str) -> Wor
     let TooFast { per_second, retry_after } = too_fast;
     let rate = format!("the {per_second} IDs per second of identity {identity}");
     let message = match retry_after {
-        Some(_) => format!("{rate} are used up; ask again later, {longer_or_fewer}"),
+        Some(_) => format!("{rate} are used up; ask again later, or {longer_or_fewer}"),
         None => format!("{rate} never yield that many within that wait; {longer_or_fewer}"),
     };
     // Another daemon would give the client no more, because the rate is the client's own.

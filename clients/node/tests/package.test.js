@@ -57,7 +57,7 @@ test("README's program runs over a kill, from the package alone", {
   t.after(() => Promise.all(daemons.map((daemon) => daemon.end())));
   const program = snippet("js")
     .replace("127.0.0.1:7660", daemons[0].address)
-    .replace("127.0.0.1:7670", daemons[1].address)
+    .replace("127.0.0.1:7661", daemons[1].address)
     .replace("setTimeout(resolve, 10)", "setTimeout(resolve, 2)");
   writeFileSync(join(home, "rows.mjs"), program);
   const sqlite = "node_modules/node-sqlite3-wasm";

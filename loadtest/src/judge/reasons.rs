@@ -78,7 +78,11 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
             latency.name()
         ));
     }
-    format!("this machine stood still {stood}; try --runs 5 or another machine")
+    let certain = duration(counts.settling.certain.at(latency.quantile));
+    let name = latency.name();
+    format!(
+        "this machine stood still {stood}, and without that {name} was at least {certain}; try --runs 5 or another machine"
+    )
 }
 
 /// Describes a quota that held up the load test.

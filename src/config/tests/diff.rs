@@ -133,18 +133,29 @@ fn sources_are_compared_by_name_and_not_by_place() {
         let Difference { changed, continues } = diff(&settings(from), &mut settings(to)).unwrap();
         (changed.iter().map(Changed::to_string).collect::<Vec<_>>(), continues)
     };
-    assert_eq!(found(&format!("{a}{b}"), &format!("{b}{a}")), (vec![], vec![Some(1), Some(0)]));
+    assert_eq!(
+        found(&format!("{a}{b}"), &format!("{b}{a}")),
+        (vec![String::from("the first source: a -> b")], vec![Some(1), Some(0)])
+    );
     assert_eq!(
         found(&format!("{a}{b}"), &format!("{c}{b}")),
         (
-            vec![String::from("source \"a\": removed"), String::from("source \"c\": added")],
+            ["the first source: a -> c", "source \"a\": removed", "source \"c\": added"]
+                .map(String::from)
+                .to_vec(),
             vec![None, Some(1)]
         )
     );
     let renamed = source("other", 1);
     assert_eq!(
         found(&format!("{a}{b}"), &format!("{b}{renamed}")),
-        (vec![String::from("sources[1].name: \"a\" -> \"other\"")], vec![Some(1), Some(0)])
+        (
+            vec![
+                String::from("sources[1].name: \"a\" -> \"other\""),
+                String::from("the first source: a -> b"),
+            ],
+            vec![Some(1), Some(0)]
+        )
     );
     // The name of a ticket source is its counter's.
     let (from, to) = (format!("{a}{}", ticket("t")), format!("{a}{}", ticket("u")));

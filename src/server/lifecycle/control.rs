@@ -371,7 +371,7 @@ impl Control {
 /// Returns the reason why a source waits, in a few words for clients.
 fn brief(error: &StartError) -> &'static str {
     match error {
-        StartError::HeldInFleet(_) => "no worker ID is free",
+        StartError::HeldInFleet(_) => "the fleet has no free worker ID for it",
         StartError::CoordinatorSilent(_) => "the fleet's coordinator does not answer",
         StartError::ClockStepped(_) => "the clock jumped ahead, and is not believed yet",
         _ => "its start was refused",

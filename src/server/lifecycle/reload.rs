@@ -238,8 +238,8 @@ impl Control {
             let requests = source.count(MinuteSourceRequests);
             if is_removed && requests > 0 {
                 lines.push(format!(
-                    "source {:?} was in use when it was removed: it had {requests} requests in its last minute, and its clients \
-                     now get unknown_source",
+                    "source {:?} was in use when it was removed: requests in its last minute: {requests}; its clients now get \
+                     unknown_source",
                     source.name
                 ));
             }

@@ -80,7 +80,7 @@ fn a_reload_replaces_a_wait_for_a_worker_id() {
         assert_eq!(get(&daemon, "/readyz").code, 503);
         let (code, _, text) = daemon.connect().next(Ask::of(1).source("a").wait_ms(9_000)).error();
         assert_eq!(code, NO_CEILING);
-        assert!(text.contains("waits: no worker ID is free"), "{text}");
+        assert!(text.contains("waits: the fleet has no free worker ID for it"), "{text}");
         // The name stays, and so do the settings of the source.
         reloaded(&daemon, &with(at, &[("renamed", Some("5"))]));
         let (code, _, text) = daemon.connect().next(Ask::of(1).source("renamed").wait_ms(9_000)).error();
@@ -94,7 +94,7 @@ fn a_reload_replaces_a_wait_for_a_worker_id() {
         reloaded(&daemon, &with(at, &[("b", Some("6")), ("c", Some("5"))]));
         daemon.assert_logs("a source waits, and hands out nothing");
         let (_, _, text) = daemon.connect().next(Ask::of(1).source("c").wait_ms(9_000)).error();
-        assert!(text.contains("source c waits: no worker ID is free"), "{text}");
+        assert!(text.contains("source c waits: the fleet has no free worker ID for it"), "{text}");
         runs.extend(drawn(&daemon, "b"));
         assert_eq!(get(&daemon, "/readyz").code, 200);
         reloaded(&daemon, &with(at, &[("b", Some("6"))]));
