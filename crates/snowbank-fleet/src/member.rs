@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowbank_core::clock::{self, BootMicros, Reading};
-use snowbank_id::layout::UnixMicros;
+use snowbank_id::layout::{Space, UnixMicros};
 use take::Tried;
 
 pub(super) use marker::{check_start, first_numbering, instant_of, other_limits};
@@ -68,6 +68,8 @@ pub struct Member<C> {
     /// Takes the grants away while the daemon asks whether a loss that it has read is one: see
     /// [`on_doubt`](Member::on_doubt).
     doubt: Arc<dyn Fn(bool) + Send + Sync>,
+    /// How often the daemon has read that a number may be lost.
+    doubts: u64,
     /// The first loss of a source that serves.
     lost: Option<FleetError>,
     /// What this process remembers of its earlier tries to take numbers.
@@ -201,6 +203,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             sources: Vec::new(),
             idle: Vec::new(),
             doubt: Arc::new(|_| ()),
+            doubts: 0,
             lost: None,
             tried: Tried::default(),
             counters: Vec::new(),
@@ -221,20 +224,31 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes the grants away, and begins to note that: the process may be killed while it asks.
     fn begin_doubt(&mut self) {
         (self.doubt)(true);
+        self.doubts += 1;
         self.notes.forget_ceilings();
         self.notes.begin();
     }
 
-    /// Forgets the ceilings of sources that do not have these names, and waits until that is durable.
-    /// The process has locks for all others, which say after a loss that their next start must ask.
+    /// Returns how often the daemon has read that a number may be lost, whether or not it was.
+    pub fn doubts(&self) -> u64 {
+        self.doubts
+    }
+
+    /// Forgets all ceilings but those of these worker IDs of sources, which the daemon has locked, and of
+    /// the sources that it has. Waits until that is durable: after a loss, the locks say of these that
+    /// their next start must ask, and nothing would say so of the others.
     ///
     /// # Errors
     /// That could not be stored.
-    pub fn keep_ceilings_of(&mut self, names: &[String]) -> Result<(), FleetError> {
-        let kept = |note: &Note| note.fleet == self.fleet && names.contains(&note.source);
-        if !self.notes.keep_ceilings(kept) {
-            return Ok(());
+    pub fn keep_ceilings_of(&mut self, locked: &[(Space, Vec<u64>)]) -> Result<(), FleetError> {
+        let locked = locked.iter().map(|(space, numbers)| (space.to_string(), numbers.clone()));
+        let mut kept: Vec<(String, Vec<u64>)> = locked.collect();
+        for held in &self.sources {
+            kept.push((held.space.clone(), held.numbers.iter().map(|(number, _)| *number).collect()));
         }
+        let fleet = &self.fleet;
+        self.notes
+            .keep_ceilings(|note| kept.iter().any(|(space, numbers)| note.is_of(fleet, space, numbers)));
         self.notes.begin();
         self.await_notes()
     }

@@ -100,7 +100,7 @@ pub struct Note {
 }
 
 impl Note {
-    fn is_of(&self, fleet: &str, space: &str, numbers: &[u64]) -> bool {
+    pub(super) fn is_of(&self, fleet: &str, space: &str, numbers: &[u64]) -> bool {
         self.fleet == fleet && self.space == space && self.numbers == numbers
     }
 }
@@ -244,12 +244,12 @@ impl Notes {
         self.keep_ceilings(|_| false);
     }
 
-    /// Forgets the ceilings of other notes. Returns whether there were any.
-    pub(super) fn keep_ceilings(&mut self, kept: impl Fn(&Note) -> bool) -> bool {
-        let others = self.document.notes.iter_mut().filter(|note| note.covered > 0 && !kept(note));
-        let forgotten = others.map(|note| note.covered = 0).count();
-        self.is_changed |= forgotten > 0;
-        forgotten > 0
+    /// Forgets the ceilings of other notes.
+    pub(super) fn keep_ceilings(&mut self, kept: impl Fn(&Note) -> bool) {
+        for note in self.document.notes.iter_mut().filter(|note| note.covered > 0 && !kept(note)) {
+            note.covered = 0;
+            self.is_changed = true;
+        }
     }
 
     /// Returns the note of a source, if it has this ID space and is of the fleet with this name.

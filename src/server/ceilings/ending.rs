@@ -62,8 +62,16 @@ impl Ended {
     /// # Errors
     /// The marks or the ceilings could not be lowered. The next start begins above them.
     pub(crate) fn end(mut self, writers: Writers<'_>) -> Result<(), StateError> {
+        if self.have_served {
+            // The answer may be a loss, and the process may be killed then.
+            self.mark_granted()?;
+            self.mark_as(Fate::Lost)?;
+        }
         let fate = self.confirm(writers);
-        self.mark(fate)?;
+        // What the marks said before a start that has failed stays, unless more is known now.
+        if self.have_served || fate != Fate::Granted {
+            self.mark_as(fate)?;
+        }
         let sources = std::mem::take(&mut self.left);
         if let Some(storage) = writers.storage.filter(|_| !sources.is_empty()) {
             let restored = std::mem::take(&mut self.restored);
@@ -113,20 +121,19 @@ impl Ended {
         fate
     }
 
-    /// Marks the locks: granted up to the last bound, with the fate of those that go back. A source that
-    /// never served has marks of earlier times, which keep their bounds.
-    fn mark(&self, fate: Fate) -> Result<(), StateError> {
-        for (&source, locks) in &self.locks {
-            if self.have_served {
-                let Some(left) = self.left.iter().find(|left| left.source == source) else { continue };
-                locks.mark_granted(left.id_bound).map_err(not_marked)?;
-            }
-            // As after a crash, what a mark says of the fleet stays.
-            if fate != Fate::Granted && self.bounds.iter().any(|bound| bound.source == source) {
-                locks.mark_as(fate).map_err(not_marked)?;
-            }
+    /// Marks the locks: granted up to the last bound.
+    fn mark_granted(&self) -> Result<(), StateError> {
+        for left in &self.left {
+            let locks = self.locks.get(&left.source);
+            locks.map_or(Ok(()), |locks| locks.mark_granted(left.id_bound)).map_err(not_marked)?;
         }
         Ok(())
+    }
+
+    /// Marks the locks of the worker IDs that go back to the fleet.
+    fn mark_as(&self, fate: Fate) -> Result<(), StateError> {
+        let mut locks = self.bounds.iter().filter_map(|bound| self.locks.get(&bound.source));
+        locks.try_for_each(|locks| locks.mark_as(fate).map_err(not_marked))
     }
 }
 
@@ -146,5 +153,75 @@ pub(crate) fn words(who: &str, reason: NoReply) -> String {
     match reason {
         NoReply::Ended => format!("{who}: what it works on is lost"),
         NoReply::Late => format!("{who} does not answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::{fs, thread};
+
+    use super::*;
+    use crate::server::ceilings::fleet_thread::tests::start_in_fleet;
+    use snowbank_core::clock::{BootMicros, Reading};
+    use snowbank_fleet::{Clocks, FleetLimits};
+    use snowbank_id::layout::{Layout, UnixMicros};
+    use snowbank_id::numbering::Numbering;
+    use snowbank_state::{Owner, lock_workers_at_once};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_end_that_asks_says_so_in_its_locks_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::resolve("twitter").unwrap();
+        let numbering = Numbering::new(layout.clone(), "5".parse().unwrap()).unwrap();
+        let mut locks = lock_workers_at_once(directory.path(), &numbering).unwrap();
+        locks.mark_for(&Owner::new());
+        locks.mark_granted(7).unwrap();
+        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+        let limits = FleetLimits::new(LIMIT, Duration::from_secs(10));
+        let fleet = start_in_fleet(&layout, limits, Clocks::at(began.wall, began));
+        let (hangs, until) = mpsc::channel::<()>();
+        let (begins, has_begun) = mpsc::channel();
+        let busy = fleet.asks();
+        let busy = thread::spawn(move || busy.question(LIMIT, move |_| (begins.send(()), until.recv())));
+        has_begun.recv().unwrap();
+        let ended = Ended {
+            have_served: true,
+            are_removed: false,
+            left: vec![Left { source: 0, id_bound: 9, is_untouched: false }],
+            bounds: vec![Bound { source: 0, id_bound: 9 }],
+            rests: Vec::new(),
+            locks: BTreeMap::from([(0, locks)]),
+            restored: Vec::new(),
+            wall_minus_boot_us: 0,
+            life: Life { began, restores: 0, reported: Arc::default() },
+        };
+        let asks = fleet.asks();
+        let ending = thread::spawn(move || {
+            let in_doubt = AtomicBool::new(false);
+            let (disk_limit, answer_limit) = (LIMIT, LIMIT);
+            ended.end(Writers {
+                storage: None,
+                disk_limit,
+                fleet: Some(&asks),
+                answer_limit,
+                in_doubt: &in_doubt,
+            })
+        });
+        let mark = || {
+            let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap();
+            fs::read_to_string(file.path()).unwrap()
+        };
+        while !ending.is_finished() && !mark().contains("lost") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(mark().contains("lost"), "{}", mark());
+        drop(hangs);
+        busy.join().unwrap().unwrap().1.unwrap_err();
+        // The source holds nothing at this coordinator.
+        ending.join().unwrap().unwrap();
+        assert!(!mark().contains("lost"), "{}", mark());
     }
 }

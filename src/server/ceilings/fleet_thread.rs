@@ -242,11 +242,6 @@ impl Work {
         self.common.lost.get().is_some()
     }
 
-    /// Returns true while it is not known whether the daemon has lost a worker ID.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.common.in_doubt.load(Ordering::SeqCst)
-    }
-
     /// Returns the clocks as the daemon believes them now.
     pub(crate) fn clocks(&self) -> Clocks {
         (self.read_clocks)()

@@ -66,8 +66,6 @@ pub(crate) struct Joining<'a> {
     pub(crate) fleet: &'a Asks<Job>,
     /// Locks worker IDs on this machine.
     pub(crate) lock: &'a dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
-    /// The names of all sources of the daemon.
-    pub(crate) names: Vec<String>,
     /// The sources that start, by index: those with a layout, and shared counters.
     pub(crate) sources: BTreeMap<usize, Arc<SourceSettings>>,
     /// The worker IDs of the sources that run.
@@ -124,13 +122,13 @@ impl Joining<'_> {
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        let names = self.names.clone();
-        if let Err(error) = self.ask(move |work| work.member().keep_ceilings_of(&names))? {
-            let refused = all_had.drain(..).map(|(index, _)| (index, StartError::from(error.clone())));
-            joined.refused.extend(refused);
-        }
         let (mut resumed, mut asking) = (Vec::new(), Vec::new());
-        for (index, had) in all_had {
+        for (index, mut had) in all_had {
+            let allowed = self.allowed(index, &joined.taken);
+            let is_allowed = |own: &WorkerSet| own.iter().all(&allowed);
+            if self.sources[&index].is_assigned() && !had.own.as_ref().is_some_and(is_allowed) {
+                had = Had { own: None, proof: Proof::None, locks: None };
+            }
             match self.resume_at_once(index, &had)? {
                 Some(taken) => {
                     joined.taken.insert(index, taken);
@@ -139,14 +137,29 @@ impl Joining<'_> {
                 None => asking.push((index, had)),
             }
         }
-        if !asking.is_empty() {
+        let (serves, doubts) = self.ask(|work| (work.member().serves(), work.member().doubts()))?;
+        if serves || !asking.is_empty() {
             // An answer may be a loss, which is one of all sources, and this process may be killed before
             // its disk has stored that.
-            let all_asking = asking.iter().filter(|(_, had)| had.proof == Proof::Held);
-            let locks = all_asking.filter_map(|(_, had)| had.locks.as_ref());
+            let held = asking.iter().filter(|(_, had)| had.proof == Proof::Held);
+            let locks = held.filter_map(|(_, had)| had.locks.as_ref());
             let resumed = resumed.iter().map(|(_, locks)| locks);
             locks.chain(resumed).for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
         }
+        let locked = asking.iter().filter(|(_, had)| had.locks.is_some());
+        let locked = locked.filter_map(|(index, had)| {
+            let layout = &self.sources[index].layout;
+            Some((layout.space(), layout.numbers_in_space(had.own.as_ref()?)))
+        });
+        let locked: Vec<_> = locked.collect();
+        if let Err(error) = self.ask(move |work| work.member().keep_ceilings_of(&locked))? {
+            let all = resumed.drain(..).map(|(index, _)| index);
+            for index in all.chain(asking.drain(..).map(|(index, _)| index)) {
+                joined.taken.remove(&index);
+                joined.refused.push((index, StartError::from(error.clone())));
+            }
+        }
+        joined.locks.extend(resumed);
         for (index, had) in asking {
             match self.take(index, had, &mut joined) {
                 Ok((taken, mut locks)) => {
@@ -156,10 +169,6 @@ impl Joining<'_> {
                 }
                 Err(error) => joined.refused.push((index, error)),
             }
-        }
-        for (index, locks) in resumed {
-            self.unmark_if_silent(&joined, &locks)?;
-            joined.locks.insert(index, locks);
         }
         if self.is_stopping.load(Ordering::Acquire) {
             // Nothing that was taken will be granted.
@@ -174,6 +183,11 @@ impl Joining<'_> {
         }
         self.take_ranges(&mut joined);
         joined.held = self.held_records(&joined)?;
+        if !serves && self.ask(|work| work.member().doubts())? == doubts {
+            // No answer was a loss. Those with new worker IDs pause before their grant.
+            let kept = joined.locks.iter().filter(|(index, _)| !joined.taken[index].is_new);
+            kept.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Granted)));
+        }
         let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
         if !refused.is_empty() {
             // A range was taken before its source was refused.
@@ -297,15 +311,6 @@ impl Joining<'_> {
         self.ask_for(index, had.proof, move |member, want| member.resume_at_once(want, &own))
     }
 
-    /// Takes the mark back that these worker IDs may be lost, if the coordinator is silent and no answer
-    /// before that was a loss.
-    fn unmark_if_silent(&self, joined: &Joined, locks: &WorkerLocks) -> Result<(), StartError> {
-        if joined.silence.is_some() && !self.ask(|work| work.is_in_doubt())? {
-            warn_unless_marked(locks.mark_as(Fate::Granted));
-        }
-        Ok(())
-    }
-
     /// Takes the worker IDs of a source that cannot go on without asking.
     fn take(&self, index: usize, had: Had, joined: &mut Joined) -> Result<(Taken, WorkerLocks), StartError> {
         let source = &*self.sources[&index];
@@ -324,9 +329,6 @@ impl Joining<'_> {
         let taken = match asked {
             Err(StartError::CoordinatorSilent(reason)) => {
                 joined.silence.get_or_insert_with(|| reason.clone());
-                if let Some(locks) = locks.as_ref().filter(|_| proof == Proof::Held) {
-                    self.unmark_if_silent(joined, locks)?;
-                }
                 self.resume_unseen(index, proof, own, reason, joined)?
             }
             asked => asked?,
@@ -528,7 +530,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
-/// Warns if worker IDs could not be marked as lost.
+/// Warns if worker IDs could not be marked.
 pub(crate) fn warn_unless_marked(marked: Result<(), StateError>) {
     if let Err(error) = marked {
         tracing::warn!("{error}; start this daemon again only once the coordinator answers");
@@ -573,7 +575,6 @@ mod tests {
         let joining = Joining {
             fleet,
             lock,
-            names: vec![source.name.clone()],
             sources: BTreeMap::from([(0, Arc::clone(source))]),
             in_use: Vec::new(),
             found: Arc::new(found),
@@ -703,7 +704,6 @@ mod tests {
         let joining = Joining {
             fleet: &fleet.asks(),
             lock: &spying,
-            names: vec![first.name.clone(), second.name.clone()],
             sources: BTreeMap::from([(0, first), (1, second)]),
             in_use: Vec::new(),
             found: Arc::new(found),

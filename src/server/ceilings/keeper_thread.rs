@@ -153,8 +153,14 @@ impl Ceilings {
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
             // older copy of the state is then recognized, because its ceiling is below the mark. Without a
             // state, only the end of a source marks the lock.
-            if let Some(locks) = self.locks.get(&index).filter(|_| self.storage.is_some() && !may_be_lost) {
-                record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
+            match self.locks.get(&index) {
+                Some(locks) if may_be_lost && managed.is_in_fleet() => {
+                    warn_unless_marked(locks.mark_as(Fate::Lost));
+                }
+                Some(locks) if self.storage.is_some() => {
+                    record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
+                }
+                _ => {}
             }
             managed.grant(first_ceiling);
             if let Some(range) = range {

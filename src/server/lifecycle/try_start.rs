@@ -298,7 +298,6 @@ impl Control {
         let joining = Joining {
             fleet,
             lock: &lock,
-            names: self.settings.sources.iter().map(|source| source.name.clone()).collect(),
             sources: group.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect(),
             in_use: self.worker_ids_in_use(),
             found,

@@ -82,10 +82,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.polled = Some(Polled { at: began, is_answered: false });
         }
         let mut due = Vec::new();
-        let mut lost = None;
+        let (mut lost, mut is_start_lost) = (None, false);
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
-                Err(error) if error.is_loss() && self.is_idle(source) => {}
+                Err(error) if error.is_loss() && self.is_idle(source) => {
+                    is_start_lost |= self.sources[source].released_by.is_none();
+                }
                 // The keys may still show that the coordinator went back.
                 Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                 checked => checked?,
@@ -106,7 +108,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
-                    Err(error) if error.is_loss() && self.is_idle(source) => {}
+                    Err(error) if error.is_loss() && self.is_idle(source) => {
+                        is_start_lost |= self.sources[source].released_by.is_none();
+                    }
                     // The keys that follow may still show that the coordinator went back.
                     Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                     Err(error) => return Err(error),
@@ -120,11 +124,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 due.push(Write { at: source, id_bound });
             }
         }
+        if is_start_lost {
+            self.forget_ceilings();
+        }
         if let Some(error) = lost {
             return Err(error);
         }
         self.check_counters()?;
-        (self.doubt)(false);
+        if !is_start_lost {
+            (self.doubt)(false);
+        }
         Ok(due)
     }
 

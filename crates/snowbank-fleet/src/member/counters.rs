@@ -46,8 +46,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         generation: u64,
     ) -> Result<NumberRange, FleetError> {
         let taken = self.try_take_range(index, count, generation);
-        // A counter of a source that hands out nothing yet may be missing.
-        if taken.as_ref().is_err_and(FleetError::is_of_one_key) && !self.idle.contains(&index) {
+        let is_of_one_key = taken.as_ref().is_err_and(FleetError::is_of_one_key);
+        if is_of_one_key && self.idle.contains(&index) && self.lost.is_none() {
+            // A source that hands out nothing has lost nothing: its counter may be missing.
+            return taken;
+        }
+        if is_of_one_key {
             // The keys of worker IDs may show that the coordinator went back. Then the daemon must
             // raise the floor before it ends.
             self.begin_doubt();

@@ -24,7 +24,7 @@
 //! - The ceiling was acknowledged. A raise whose outcome is unknown does not change the noted
 //!   ceiling.
 //!
-//! The start writes no note. So if starts are killed one after the other, all of them use the same
+//! The start writes no note of its numbers. So if starts are killed one after the other, all of them use the same
 //! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
 //! asks the coordinator. A start that is killed while it asks has lost its proof, because it may have
 //! read that its number is lost.
@@ -124,6 +124,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// write may have lost others. Only sources that go on serving keep theirs. Waits for no disk, because
     /// the loss must take the grants away first. The marks of the locks say the same.
     pub(super) fn forget_ceilings(&mut self) {
+        self.doubts += 1;
         self.notes.forget_ceilings();
         for at in 0..self.sources.len() {
             let held = &mut self.sources[at];

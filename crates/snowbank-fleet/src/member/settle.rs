@@ -113,18 +113,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         self.set_clocks(clocks);
         for source in 0..self.sources.len() {
-            let Held { index, is_claimed, covered, .. } = self.sources[source];
-            // Since this source went on without asking, another one has found a loss.
-            if !is_claimed && covered == 0 && starting.contains(&index) {
-                let reason = "the coordinator went back, and the fleet's floor is not raised yet";
-                return Err(FleetError::NoAnswer(NoAnswer::passing(reason)));
-            }
+            let Held { index, is_claimed, .. } = self.sources[source];
             // A source that went on without asking is compared by its first poll.
             if is_claimed && starting.contains(&index) {
                 // Another source may run already, and must soon notice a loss.
                 let compared = self.poll_if_due().and_then(|()| self.compare(source));
                 self.concluded(&[index], compared)?;
             }
+        }
+        // Since such a source went on, another one may have found a loss.
+        let mut unasked = self.sources.iter().filter(|held| !held.is_claimed && held.covered == 0);
+        if unasked.any(|held| starting.contains(&held.index)) {
+            let reason = "the coordinator went back, and the fleet's floor is not raised yet";
+            return Err(FleetError::NoAnswer(NoAnswer::passing(reason)));
         }
         self.idle.retain(|index| !starting.contains(index));
         // An earlier start may have ended in doubt.

@@ -422,7 +422,8 @@ fn a_start_forgets_the_ceilings_of_sources_that_it_does_not_have() {
     settle(&mut first, &mut taken, clocks(WALL)).unwrap();
     let now = at(WALL, 10);
     let mut again = member(&store, first.notes().clone());
-    assert_eq!(again.keep_ceilings_of(&[want(now, true).source.to_owned()]), Ok(()));
+    let five_numbers = want(now, true).layout.numbers_in_space(&five());
+    assert_eq!(again.keep_ceilings_of(&[(want(now, true).layout.space(), five_numbers)]), Ok(()));
     assert!(again.resume_at_once(want(now, true), &five()).is_some());
     assert!(again.resume_unseen(six(now), &WorkerSet::single(6)).is_none());
 }

@@ -239,6 +239,7 @@ impl<'a> Form<'a> {
             notes: _,
             new_identity: _,
             doubt: _,
+            doubts: _,
             idle,
             lost,
         } = member;
