@@ -138,7 +138,8 @@ impl Joining<'_> {
             }
         }
         let (serves, doubts) = self.ask(|work| (work.member().serves(), work.member().doubts()))?;
-        if serves || !asking.is_empty() {
+        let may_lose = serves || !asking.is_empty();
+        if may_lose {
             // An answer may be a loss, which is one of all sources, and this process may be killed before
             // its disk has stored that.
             let held = asking.iter().filter(|(_, had)| had.proof == Proof::Held);
@@ -170,8 +171,18 @@ impl Joining<'_> {
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        if self.is_stopping.load(Ordering::Acquire) {
-            // Nothing that was taken will be granted.
+        // Then nothing that was taken will be granted.
+        let is_stopping = self.is_stopping.load(Ordering::Acquire);
+        if !is_stopping {
+            self.take_ranges(&mut joined);
+            joined.held = self.held_records(&joined)?;
+        }
+        if may_lose && !serves && self.ask(|work| work.member().doubts())? == doubts {
+            // No answer was a loss. Those with new worker IDs pause before their grant.
+            let kept = joined.locks.iter().filter(|(index, _)| !joined.taken[index].is_new);
+            kept.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Granted)));
+        }
+        if is_stopping {
             return Ok(joined);
         }
         for (&index, source) in &self.sources {
@@ -180,13 +191,6 @@ impl Joining<'_> {
                 let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
-        }
-        self.take_ranges(&mut joined);
-        joined.held = self.held_records(&joined)?;
-        if !serves && self.ask(|work| work.member().doubts())? == doubts {
-            // No answer was a loss. Those with new worker IDs pause before their grant.
-            let kept = joined.locks.iter().filter(|(index, _)| !joined.taken[index].is_new);
-            kept.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Granted)));
         }
         let refused: Vec<usize> = joined.refused.iter().map(|(index, _)| *index).collect();
         if !refused.is_empty() {
