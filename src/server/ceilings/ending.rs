@@ -1,8 +1,8 @@
 //! The end of sources: at a stop, by a reload that removes them, and after a start that failed.
 //!
 //! ```text
-//!  sealed ─▶ confirm at the coordinator ─▶ mark the locks ─▶ trim the state
-//!         ─▶ free the locks ─▶ give back
+//!  sealed ─▶ mark the locks as lost ─▶ confirm at the coordinator ─▶ mark their fate
+//!         ─▶ trim the state ─▶ free the locks ─▶ give back
 //! ```
 //!
 //! A mark must never be above the state's bound, nor the state's above the coordinator's. If a step

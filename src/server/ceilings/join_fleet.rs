@@ -115,20 +115,15 @@ impl Joining<'_> {
         // for another source.
         let with_layout = self.sources.iter().filter(|(_, source)| !source.kind.takes_ranges());
         let (picked, given): (Vec<_>, Vec<_>) = with_layout.partition(|(_, source)| source.is_assigned());
-        let mut all_had = Vec::new();
-        for (&index, _) in given.into_iter().chain(picked) {
-            match self.had(index, &joined) {
-                Ok(had) => all_had.push((index, had)),
-                Err(error) => joined.refused.push((index, error)),
-            }
-        }
         let (mut resumed, mut asking) = (Vec::new(), Vec::new());
-        for (index, mut had) in all_had {
-            let allowed = self.allowed(index, &joined.taken);
-            let is_allowed = |own: &WorkerSet| own.iter().all(&allowed);
-            if self.sources[&index].is_assigned() && !had.own.as_ref().is_some_and(is_allowed) {
-                had = Had { own: None, proof: Proof::None, locks: None };
-            }
+        for (&index, _) in given.into_iter().chain(picked) {
+            let had = match self.had(index, &joined) {
+                Ok(had) => had,
+                Err(error) => {
+                    joined.refused.push((index, error));
+                    continue;
+                }
+            };
             match self.resume_at_once(index, &had)? {
                 Some(taken) => {
                     joined.taken.insert(index, taken);
@@ -554,7 +549,7 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::sync::{Mutex, mpsc};
     use std::thread;
 
@@ -569,9 +564,9 @@ mod tests {
 
     const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
 
-    /// Starts one source.
+    /// Starts sources.
     fn join(
-        source: &Arc<SourceSettings>,
+        sources: &[Arc<SourceSettings>],
         found: Found,
         fleet: &Asks<Job>,
         lock: &dyn Fn(&Numbering) -> Result<WorkerLocks, StateError>,
@@ -579,7 +574,7 @@ mod tests {
         let joining = Joining {
             fleet,
             lock,
-            sources: BTreeMap::from([(0, Arc::clone(source))]),
+            sources: sources.iter().cloned().enumerate().collect(),
             in_use: Vec::new(),
             found: Arc::new(found),
             life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
@@ -587,6 +582,25 @@ mod tests {
             latest_wall: BEGAN.wall,
         };
         joining.join().unwrap()
+    }
+
+    /// Returns what a start finds, and the lock directory, if an earlier run had these worker IDs.
+    fn had_before(
+        directory: &Path,
+        settings: &Settings,
+        source: &SourceSettings,
+        numbering: &Numbering,
+    ) -> (Found, PathBuf) {
+        let (path, locks) = (directory.join("state"), directory.join("locks"));
+        let (host, owner) = (HostIdentity::default(), Owner::new());
+        let record = Record::new(&source.name, numbering, Position(7), &owner, &host);
+        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
+        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
+        let mut locked = lock_workers_at_once(&locks, numbering).unwrap();
+        locked.mark_for(&owner);
+        locked.mark_granted(numbering.id_bound(Position(7))).unwrap();
+        assert_eq!(found.proof(numbering, &locked).unwrap(), Proof::Held);
+        (found, locks)
     }
 
     #[test]
@@ -604,7 +618,7 @@ mod tests {
             Err(StateError::storage(String::from("it hangs no longer")))
         };
         let source = Arc::new(settings.sources[0].clone());
-        let starting = thread::spawn(move || join(&source, found, &asks, &lock).refused.len());
+        let starting = thread::spawn(move || join(&[source], found, &asks, &lock).refused.len());
         is_hanging.recv().unwrap();
         assert_eq!(fleet.asks().question(Duration::from_secs(60), |_| ()), Ok(()));
         drop(end);
@@ -638,7 +652,7 @@ mod tests {
             }
             lock_workers_at_once(&locks, of)
         };
-        let joined = join(&source, found, &asks, &lock);
+        let joined = join(&[Arc::clone(&source)], found, &asks, &lock);
         assert!(joined.refused.is_empty(), "{:?}", joined.refused);
         let taken = &joined.taken[&0];
         assert_eq!(taken.worker_ids, WorkerSet::single(0));
@@ -655,20 +669,11 @@ mod tests {
         let source = Arc::new(settings.sources[0].clone());
         let numbering = source.numbering_with(&WorkerSet::single(0)).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let (path, locks) = (directory.path().join("state"), directory.path().join("locks"));
-        let (host, owner) = (HostIdentity::default(), Owner::new());
-        let record = Record::new(&source.name, &numbering, Position(7), &owner, &host);
-        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
-        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
+        let (found, locks) = had_before(directory.path(), &settings, &source, &numbering);
         let lock = |of: &Numbering| lock_workers_at_once(&locks, of);
-        let mut locked = lock(&numbering).unwrap();
-        locked.mark_for(&owner);
-        locked.mark_granted(numbering.id_bound(Position(7))).unwrap();
-        assert_eq!(found.proof(&numbering, &locked).unwrap(), Proof::Held);
-        drop(locked);
         let clocks = Clocks::at(BEGAN.wall, BEGAN);
         let (fleet, _keys) = start_beside_others(&source.layout, settings.fleet_limits(), clocks, 0);
-        let joined = join(&source, found.clone(), &fleet.asks(), &lock);
+        let joined = join(&[source], found.clone(), &fleet.asks(), &lock);
         assert_eq!(joined.refused.len(), 1, "another daemon holds it");
         assert_eq!(found.proof(&numbering, &lock(&numbering).unwrap()).unwrap(), Proof::Lost);
     }
@@ -685,16 +690,8 @@ mod tests {
         let [first, second] = [0, 1].map(|at: usize| Arc::new(settings.sources[at].clone()));
         let numbering = second.numbering_with(&WorkerSet::single(2)).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let (path, locks) = (directory.path().join("state"), directory.path().join("locks"));
-        let (host, owner) = (HostIdentity::default(), Owner::new());
-        let record = Record::new(&second.name, &numbering, Position(7), &owner, &host);
-        store::write(&StateDir::lock(&path).unwrap(), &[record]).unwrap();
-        let (found, _store) = Found::open(Some(&path), &settings.lock_dir, false, host, None).unwrap();
+        let (found, locks) = had_before(directory.path(), &settings, &second, &numbering);
         let lock = |of: &Numbering| lock_workers_at_once(&locks, of);
-        let mut locked = lock(&numbering).unwrap();
-        locked.mark_for(&owner);
-        locked.mark_granted(numbering.id_bound(Position(7))).unwrap();
-        drop(locked);
         let clocks = Clocks::at(BEGAN.wall, BEGAN);
         let fleet = start_in_fleet(&first.layout, settings.fleet_limits(), clocks);
         let seen = Mutex::new(Vec::new());
@@ -705,17 +702,8 @@ mod tests {
             seen.lock().unwrap().push(texts.filter(|text| text.contains("lost")).count());
             lock(of)
         };
-        let joining = Joining {
-            fleet: &fleet.asks(),
-            lock: &spying,
-            sources: BTreeMap::from([(0, first), (1, second)]),
-            in_use: Vec::new(),
-            found: Arc::new(found),
-            life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
-            is_stopping: &AtomicBool::new(false),
-            latest_wall: BEGAN.wall,
-        };
-        assert!(joining.join().unwrap().refused.is_empty());
+        let joined = join(&[first, second], found, &fleet.asks(), &spying);
+        assert!(joined.refused.is_empty(), "{:?}", joined.refused);
         assert_eq!(*seen.lock().unwrap(), [0, 1], "the second source's lock, then the first one's");
     }
 

@@ -265,17 +265,45 @@ impl NoteStore for Stored {
     }
 }
 
+/// Returns what the second source of a daemon wants.
+fn six(wall: UnixMicros, is_proof: bool) -> Want<'static> {
+    Want { index: 1, source: "six", ..want(wall, is_proof) }
+}
+
+/// Returns the notes of a daemon whose two sources have served.
+fn notes_of_two(store: &Store) -> Notes {
+    let mut first = member(store, Notes::default());
+    let five = first.take(want(WALL, false), &five()).ok();
+    let mut taken = [five, first.take(six(WALL, false), &WorkerSet::single(6)).ok()];
+    settle(&mut first, &mut taken, clocks(WALL)).unwrap();
+    first.notes().clone()
+}
+
+/// While the other starts of a daemon ask, a poll reads what a source that went on has lost.
+#[test]
+fn a_poll_that_reads_the_loss_of_a_source_that_starts_ends_no_doubt() {
+    let store = store();
+    let now = at(WALL, 10);
+    let mut again = member(&store, notes_of_two(&store));
+    let doubts: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let sees = Arc::clone(&doubts);
+    again.on_doubt(Arc::new(move |in_doubt| sees.lock().unwrap().push(in_doubt)));
+    again.begin_start([0]);
+    assert!(again.resume_at_once(want(now, true), &five()).is_some());
+    store.remove(&key_five());
+    store.set(Fault::ReadOnly);
+    assert_eq!(again.check(clocks(now)), Ok(()), "no source serves");
+    assert_eq!(*doubts.lock().unwrap(), [true]);
+    assert!(again.doubts() > 0);
+    assert!(matches!(again.check_taken(&[0], clocks(now)), Err(FleetError::NoAnswer(_))));
+}
+
 /// One source goes on without asking, or serves. The other asks, and finds that the coordinator went back.
 #[test]
 fn no_source_goes_on_beside_one_that_found_a_loss() {
     for serves in [false, true] {
         let store = store();
-        let mut first = member(&store, Notes::default());
-        let six = Want { index: 1, source: "six", ..want(WALL, false) };
-        let mut taken =
-            [first.take(want(WALL, false), &five()).ok(), first.take(six, &WorkerSet::single(6)).ok()];
-        settle(&mut first, &mut taken, clocks(WALL)).unwrap();
-        let mut again = member(&store, first.notes().clone());
+        let mut again = member(&store, notes_of_two(&store));
         again.begin_start([0, 1]);
         let now = at(WALL, 10);
         assert!(again.resume_at_once(want(now, true), &five()).is_some());
@@ -284,8 +312,7 @@ fn no_source_goes_on_beside_one_that_found_a_loss() {
         }
         store.remove(&Paths::of("f").number(0, 6));
         store.set(Fault::ReadOnly);
-        let six = Want { index: 1, source: "six", ..want(now, true) };
-        assert!(again.take(six, &WorkerSet::single(6)).is_err());
+        assert!(again.take(six(now, true), &WorkerSet::single(6)).is_err());
         if serves {
             assert!(matches!(again.loss(), Some(FleetError::WentBack(_))), "the daemon ends");
         } else {
@@ -298,20 +325,15 @@ fn no_source_goes_on_beside_one_that_found_a_loss() {
 #[test]
 fn a_loss_forgets_the_ceilings_of_sources_that_are_gone() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    let six = |wall| Want { index: 1, source: "six", ..want(wall, true) };
-    let mut taken =
-        [first.take(want(WALL, false), &five()).ok(), first.take(six(WALL), &WorkerSet::single(6)).ok()];
-    settle(&mut first, &mut taken, clocks(WALL)).unwrap();
     let now = at(WALL, 10);
-    let mut again = member(&store, first.notes().clone());
-    assert!(again.clone().resume_at_once(six(now), &WorkerSet::single(6)).is_some(), "before the loss");
+    let mut again = member(&store, notes_of_two(&store));
+    assert!(again.clone().resume_at_once(six(now, true), &WorkerSet::single(6)).is_some(), "before the loss");
     assert!(again.resume_at_once(want(now, true), &five()).is_some());
     store.remove(&key_five());
     store.set(Fault::ReadOnly);
     assert!(again.check(clocks(now)).is_err());
     let mut last = member(&store, again.notes().clone());
-    assert!(last.resume_unseen(six(now), &WorkerSet::single(6)).is_none());
+    assert!(last.resume_unseen(six(now, true), &WorkerSet::single(6)).is_none());
 }
 
 /// The marks say that a loss was found, also if the notes are not durable.
@@ -415,15 +437,10 @@ fn a_renamed_source_keeps_its_note_and_a_removed_one_its_bound() {
 #[test]
 fn a_start_forgets_the_ceilings_of_sources_that_it_does_not_have() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    let six = |wall| Want { index: 1, source: "six", ..want(wall, true) };
-    let mut taken =
-        [first.take(want(WALL, false), &five()).ok(), first.take(six(WALL), &WorkerSet::single(6)).ok()];
-    settle(&mut first, &mut taken, clocks(WALL)).unwrap();
     let now = at(WALL, 10);
-    let mut again = member(&store, first.notes().clone());
+    let mut again = member(&store, notes_of_two(&store));
     let five_numbers = want(now, true).layout.numbers_in_space(&five());
     assert_eq!(again.keep_ceilings_of(&[(want(now, true).layout.space(), five_numbers)]), Ok(()));
     assert!(again.resume_at_once(want(now, true), &five()).is_some());
-    assert!(again.resume_unseen(six(now), &WorkerSet::single(6)).is_none());
+    assert!(again.resume_unseen(six(now, true), &WorkerSet::single(6)).is_none());
 }
