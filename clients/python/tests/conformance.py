@@ -420,7 +420,13 @@ class Play:
                     assert found == wanted, (figure, stats)
 
     async def _do_events(self, step: dict[str, Any]) -> None:
-        names = {event_name(event) for event in self._events}
+        deadline = time.monotonic() + 20
+        while True:
+            names = {event_name(event) for event in self._events}
+            # They are told by a thread of their own.
+            if names.issuperset(step.get("has", [])) or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.01)
         assert names.issuperset(step.get("has", [])), names
         assert names.isdisjoint(step.get("has_not", [])), names
 

@@ -290,6 +290,9 @@ def test_events_are_logged_and_silent_by_default(
     with caplog.at_level(logging.DEBUG, "snowbank_client"):
         with Client(daemons[0].address, on_event=heard.append) as client:
             client.ping()
+            deadline = time.monotonic() + 20
+            while not heard and time.monotonic() < deadline:
+                time.sleep(0.01)
     assert heard == [Connected(daemons[0].address)]
     assert "Connected" in caplog.text
     handlers = logging.getLogger("snowbank_client").handlers

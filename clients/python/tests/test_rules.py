@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
+import os
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -12,16 +15,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
-from fake import WELCOME
-from support import PYTHON
+from fake import WELCOME, Daemon
+from support import PACKAGE, PYTHON, run
 
 from snowbank_client import (
+    AsyncClient,
     Client,
+    ClosedError,
     Connected,
     DeadlineError,
+    EndpointError,
     Event,
     Failed,
     RefusedError,
@@ -32,6 +38,7 @@ from snowbank_client._buffer import Stock
 from snowbank_client._dial import Dialer
 from snowbank_client._greet import _greet
 from snowbank_client._wire import Next, info
+from snowbank_client.client import _ThreadCalls
 
 
 @pytest.fixture
@@ -79,6 +86,13 @@ def frame(kind: int, tag: int, body: bytes = b"") -> bytes:
     return struct.pack("<IBBH", 4 + len(body), kind, 0, tag) + body
 
 
+def wait_until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_connected_is_told_before_failed() -> None:
     events: list[Event] = []
     # A frame that answers nothing comes with WELCOME.
@@ -86,6 +100,7 @@ def test_connected_is_told_before_failed() -> None:
         with Client(address, timeout=2, on_event=events.append) as client:
             with pytest.raises(DeadlineError):
                 client.ping()
+            wait_until(lambda: len(events) > 1)
     assert isinstance(events[0], Connected)
     assert isinstance(events[1], Failed)
 
@@ -163,6 +178,23 @@ def test_ids_that_either_clock_calls_old_are_dropped(fake: str, clock: str) -> N
         assert found.oldest_ms < 500, "the age of IDs that were dropped"
 
 
+def test_an_id_that_grew_old_before_its_thread_went_on_is_dropped(
+    fake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(fake, timeout=20) as client:
+        ids, run_ = client.ids(), client._run
+
+        def blocked(work: Any, by: Any) -> Any:
+            found = run_(work, by)
+            if found[0] == 1:
+                ids._stock.until = 0.0
+            return found
+
+        monkeypatch.setattr(client, "_run", blocked)
+        assert ids.next() == 17
+        assert client.stats().ids == 1
+
+
 def test_the_age_counts_from_the_request() -> None:
     """A program that was stopped reads late what came long ago."""
     batch = Next(1, b"", 0.0)
@@ -182,17 +214,153 @@ def test_an_event_whose_function_ends_its_thread(fake: str) -> None:
 
 
 def test_an_event_whose_function_calls_its_own_client(fake: str) -> None:
+    drawn: list[int] = []
+    with Client(fake, timeout=20, on_event=lambda _: drawn.extend(client.batch(1))) as client:
+        drawn += client.batch(1)
+        wait_until(lambda: sorted(drawn) == [1, 2])
+
+
+def test_no_call_waits_for_the_function_for_events(fake: str) -> None:
+    goes_on = threading.Event()
+    events: list[Event] = []
+
+    def wait(event: Event) -> None:
+        events.append(event)
+        goes_on.wait(60)
+
+    with Client(fake, timeout=5, on_event=wait) as client:
+        assert client.batch(1) == [1]
+        wait_until(lambda: events)
+        assert client.batch(1) == [2]
+    goes_on.set()
+
+
+def test_a_finalizer_on_the_clients_own_thread_does_not_wait_for_itself(fake: str) -> None:
     errors: list[RuntimeError] = []
 
-    def call(_: Event) -> None:
+    def finalize() -> None:
         try:
             client.ping()
         except RuntimeError as error:
             errors.append(error)
+        client.close()
 
-    with Client(fake, timeout=20, on_event=call) as client:
-        assert client.batch(1) == [1]
-        assert "call it from another thread" in str(errors[0])
+    with Client(fake, timeout=20) as client:
+        client.ping()
+        calls = client._shared.calls
+        assert isinstance(calls, _ThreadCalls)
+        calls.soon(finalize)
+        wait_until(lambda: errors)
+    assert "would wait for itself" in str(errors[0])
+
+
+def test_a_thread_that_cannot_start_is_an_error_of_the_call(
+    fake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with Client(fake, timeout=20) as client:
+        with monkeypatch.context() as scarce:
+            scarce.setattr(_thread, "start_new_thread", refuse)
+            with pytest.raises(EndpointError, match="this process: can't start new thread"):
+                client.ping()
+        client.ping()
+
+
+def test_a_thread_whose_loop_cannot_run_is_an_error_of_the_call(
+    fake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a second client under gevent."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("another loop is running")
+
+    with Client(fake, timeout=20) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.SelectorEventLoop, "run_forever", refuse)
+            with pytest.raises(EndpointError, match="this process: another loop is running"):
+                client.ping(timeout=1)
+        client.ping()
+
+
+def test_a_clients_last_calls_are_those_of_exit_handlers(fake: str) -> None:
+    """Also of one that was registered before the client was made."""
+    program = """
+import atexit, sys
+atexit.register(lambda: print(client.batch(1)))
+from snowbank_client import Client
+client = Client(sys.argv[1])
+print(client.batch(1))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE / "src")}
+    assert run(PYTHON, "-c", program, fake, env=environment) == "[1]\n[2]\n"
+
+
+def test_what_a_signal_handler_raises_reaches_the_caller() -> None:
+    def stop(*_: object) -> None:
+        raise RuntimeError("the handler's own")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with scripted(lambda kind, _: b"") as (address, _), Client(address, timeout=20) as client:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(RuntimeError, match="the handler's own"):
+                client.ping()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_close_while_a_connection_is_made_leaves_no_fault() -> None:
+    faults = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+        server = await asyncio.start_server(Daemon().serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        for turns in range(100):
+            client = AsyncClient(f"{host}:{port}", timeout=20)
+            call = asyncio.ensure_future(client.ping())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await client.aclose()
+            await asyncio.gather(call, return_exceptions=True)
+        server.close()
+
+    asyncio.run(main())
+    assert not faults
+
+
+def test_a_close_that_is_cancelled_ends_the_connections() -> None:
+    async def main(address: str) -> None:
+        client = AsyncClient(address, timeout=60)
+        call = asyncio.ensure_future(client.ping())
+        await asyncio.sleep(0.2)
+        closing = asyncio.ensure_future(client.aclose(timeout=60))
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        with pytest.raises(ClosedError):
+            await asyncio.wait_for(call, 10)
+
+    with scripted(lambda kind, _: b"") as (address, _):
+        asyncio.run(main(address))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks begin in a turn of their own")
+def test_a_dial_that_fails_before_its_task_is_known_is_repeated(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "socket")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(vars(asyncio)["eager_task_factory"])
+        async with AsyncClient(f"unix:{path}", timeout=10) as client:
+            with pytest.raises(DeadlineError):
+                await client.ping(timeout=0.2)
+            server = await asyncio.start_unix_server(Daemon().serve, path)
+            assert await client.batch(1) == [1]
+            server.close()
+
+    asyncio.run(main())
 
 
 def test_figures_wait_while_another_thread_makes_a_buffer(fake: str) -> None:

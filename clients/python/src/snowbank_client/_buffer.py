@@ -3,7 +3,7 @@
 ```text
   next() ─▶ stock: half of a batch ─▶ second half ─▶ the batch of a fetch, one at a time
             a pop, then the clocks    when the first   which starts when half is used
-            and the token             is used up
+            and the era               is used up
 ```
 """
 
@@ -35,7 +35,7 @@ class Stock:
     """IDs that `next` takes. Any thread may take one."""
 
     def __init__(self, batch: Next, ids: deque[int]) -> None:
-        self.batch, self.ids, self.size, self.token = batch, ids, len(ids), batch.token
+        self.batch, self.ids, self.size, self.era = batch, ids, len(ids), batch.era
         #: Takes one ID. It is one step of the interpreter, so that threads share a stock.
         self.pop: Callable[[], int] = ids.popleft
         self.until = batch.began + batch.good_for_s
@@ -88,16 +88,16 @@ class Buffer(Generic[C]):
         except IndexError:
             return None
         now = monotonic()
-        # The token last: a signal handler may have forked since the ID was taken. Since Python 3.11
+        # The era last: a signal handler may have forked since the ID was taken. Since Python 3.11
         # no handler runs between this look and the caller's return.
-        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+        if now < stock.until and wall() < stock.wall_until and stock.era is self._shared.era:
             stock.used = now
             return taken
         stock.skipped += 1
         return None
 
-    async def _next(self, calls: Calls, deadline: Deadline) -> int:
-        """Returns the next ID after the stock had none."""
+    async def _next(self, calls: Calls, deadline: Deadline) -> tuple[int, Stock]:
+        """Returns the next ID after the stock had none, and the stock that it is from."""
         self._shared.check(is_new=True)
         calls.in_flight += 1
         self._waiting += 1
@@ -105,7 +105,7 @@ class Buffer(Generic[C]):
             while deadline.left:
                 taken = self._take()
                 if taken is not None:
-                    return taken
+                    return taken, self._stock
                 fetch = self._refill(calls)
                 if fetch is not None:
                     # A fetch ends before no call that waits for it, nor with one that leaves.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import logging
 from collections.abc import Coroutine
 from itertools import chain
 from time import monotonic
@@ -17,7 +18,7 @@ from ._greet import keep_greeting
 from ._rest import Endpoint, Endpoints
 from ._row import Row
 from ._shared import Shared
-from ._stats import Connected, Failed, Refused
+from ._stats import Collision, Connected, Event, Failed, Refused, log
 from ._wire import Hello, Next, Request, ping
 
 T = TypeVar("T")
@@ -41,10 +42,6 @@ class Deadline:
     def left(self) -> float:
         """Returns the seconds until then."""
         return max(self.at - monotonic(), 0.0)
-
-
-class _PassedError(Exception):
-    """The deadline passed."""
 
 
 class Calls:
@@ -82,12 +79,12 @@ class Calls:
 
     async def fetch(self, count: int, source: bytes, deadline: Deadline) -> Next:
         """Fetches IDs for a buffer."""
-        token = self.shared.token
+        era = self.shared.era
 
         def make(welcome: Hello) -> Next:
             wait = min(_GATHERING_S, deadline.left)
             request = Next(min(count, welcome.max_count), source, wait, partial=True)
-            request.good_for_s, request.token = welcome.good_for_s, token
+            request.good_for_s, request.era = welcome.good_for_s, era
             return request
 
         return await self._call(make, deadline)
@@ -119,9 +116,11 @@ class Calls:
 
     async def drain(self, deadline: Deadline) -> None:
         """Waits until the calls in flight have ended, and ends the connections."""
-        while self.in_flight and deadline.left:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        self.close()
+        try:
+            while self.in_flight and deadline.left:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        finally:
+            self.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # The sockets are closed in the loop's next turn.
         await asyncio.sleep(0)
@@ -138,45 +137,41 @@ class Calls:
         for endpoint in self.endpoints.all:
             if endpoint.connection is not None:
                 endpoint.connection.end(ClosedError())
-        for future in list(self._waiting):
-            if not future.done():
-                future.set_exception(ClosedError())
+        for future in self._waiting:
+            future.cancel()
 
     # One call.
 
     async def _call(self, make: Callable[[Hello], R], deadline: Deadline) -> R:
         counters, tries = self.shared.counters, 0
-        try:
-            while True:
-                endpoint = await self._pick(deadline)
-                row = endpoint.connection
-                try:
-                    if row is None:
-                        row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
-                    if not deadline.left:
-                        # The loop was busy, or the time short: nobody waits for the IDs.
-                        raise _PassedError
-                    request = make(row.welcome)
-                    counters.retries += tries > 0
-                    tries += 1
-                    await self._wait(row.send(request), deadline)
-                    age = max(monotonic() - request.began, wall() - request.began_wall)
-                    if age >= request.good_for_s:
-                        late = f"its IDs were too old when they came, after {age:.3g} s"
-                        row.end(EndpointError(endpoint.name, late))
-                        continue
-                except EndpointError:
+        while True:
+            endpoint = await self._pick(deadline)
+            row = endpoint.connection
+            try:
+                if row is None:
+                    row = await self._wait(asyncio.shield(self.dial(endpoint)), deadline)
+                if not deadline.left:
+                    # The loop was busy, or the time short: nobody waits for the IDs.
+                    raise self.passed(deadline)
+                request = make(row.welcome)
+                counters.retries += tries > 0
+                tries += 1
+                await self._wait(row.send(request), deadline)
+                age = max(monotonic() - request.began, wall() - request.began_wall)
+                if age >= request.good_for_s:
+                    late = f"its IDs were too old when they came, after {age:.3g} s"
+                    row.end(EndpointError(endpoint.name, late))
                     continue
-                except RefusedError as error:
-                    await self._obey(error, endpoint, row, deadline)
-                    continue
-                self.shared.check()
-                endpoint.failures = 0
-                endpoint.note(None)
-                counters.calls += 1
-                return request
-        except _PassedError:
-            raise self.passed(deadline) from None
+            except EndpointError:
+                continue
+            except RefusedError as error:
+                await self._obey(error, endpoint, row, deadline)
+                continue
+            self.shared.check()
+            endpoint.failures = 0
+            endpoint.note(None)
+            counters.calls += 1
+            return request
 
     async def _obey(
         self, error: RefusedError, endpoint: Endpoint, row: Row | None, deadline: Deadline
@@ -217,11 +212,11 @@ class Calls:
             await self._pause(rest, deadline)
 
     async def _pause(self, seconds: float, deadline: Deadline) -> None:
-        with contextlib.suppress(_PassedError):
+        with contextlib.suppress(DeadlineError):
             end = Deadline(min(seconds, deadline.left))
             await self._wait(asyncio.get_running_loop().create_future(), end)
         if not deadline.left:
-            raise _PassedError
+            raise self.passed(deadline)
 
     async def _wait(self, future: asyncio.Future[T], deadline: Deadline) -> T:
         """Waits for a future of this call alone, until the deadline."""
@@ -231,7 +226,10 @@ class Calls:
             while deadline.left and not future.done():
                 await asyncio.wait({future}, timeout=deadline.left)
             if not future.done():
-                raise _PassedError
+                raise self.passed(deadline)
+            if future.cancelled():
+                # The client is closed. A caller that cancels leaves without it.
+                raise ClosedError
             return future.result()
         finally:
             future.cancel()
@@ -241,7 +239,8 @@ class Calls:
 
     def dial(self, endpoint: Endpoint) -> asyncio.Task[Row]:
         """Connects to an endpoint, once for all calls that wait for it."""
-        if endpoint.dialing is None:
+        # One that fails at once is done before it is known here, if the loop's tasks begin eagerly.
+        if endpoint.dialing is None or endpoint.dialing.done():
             endpoint.dialing = self.start(self._connect(endpoint))
         return endpoint.dialing
 
@@ -255,11 +254,9 @@ class Calls:
         except SnowbankError as error:
             self._failed(endpoint, error)
             raise
-        finally:
-            endpoint.dialing = None
         endpoint.connection, endpoint.rests_until = row, 0.0
         # Before a failure of it is told.
-        self.shared.report(Connected(endpoint.name))
+        self.report(Connected(endpoint.name))
         row.on_end = lambda error: self._ended(endpoint, row, error)
         if row.ended is not None:
             row.on_end(row.ended)
@@ -279,8 +276,32 @@ class Calls:
     def _failed(self, endpoint: Endpoint, error: SnowbankError) -> None:
         self.endpoints.failed(endpoint, error)
         self.shared.counters.failures += 1
-        self.shared.report(Failed(endpoint.name, error.reason))
+        self.report(Failed(endpoint.name, error.reason))
 
     def _report_refusal(self, error: RefusedError) -> None:
         self.shared.counters.refusals += 1
-        self.shared.report(Refused(error.endpoint, error.code, error.action, error.message))
+        self.report(Refused(error.endpoint, error.code, error.action, error.message))
+
+    # Events.
+
+    def report(self, event: Event) -> None:
+        """Logs an event, and hands it to the application, where no call waits for either."""
+        level = logging.WARNING if isinstance(event, (Failed, Collision)) else logging.DEBUG
+        on_event = self.shared.options.on_event
+
+        def hear() -> None:
+            try:
+                log.log(level, "%s", event)
+                if on_event is not None:
+                    on_event(event)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                log.exception("on_event failed")
+
+        if on_event is not None or log.isEnabledFor(level):
+            self.tell(hear)
+
+    def tell(self, work: Callable[[], None]) -> None:
+        """Runs what hears of an event: in a turn of the event loop of its own."""
+        asyncio.get_running_loop().call_soon(work)

@@ -131,7 +131,7 @@ class Dialer:
                 opened.close()
                 if not isinstance(error, (OSError, asyncio.TimeoutError)):
                     raise
-                reasons.append(describe(error))
+                reasons.append(describe(error) if str(error) else "no answer in time")
             else:
                 return opened
         raise EndpointError(self.name, f"cannot connect: {', '.join(reasons)}")

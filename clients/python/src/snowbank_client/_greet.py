@@ -35,7 +35,7 @@ async def keep_greeting(calls: Calls) -> None:
         collision = shared.collision
         if collision is not None and not found:
             shared.collision = None
-            shared.report(CollisionOver(collision.endpoints))
+            calls.report(CollisionOver(collision.endpoints))
         again = [key for key in found if key in before]
         if shared.collision is None and again:
             await _collide(calls, again[0], found[again[0]])
@@ -78,7 +78,7 @@ async def _collide(
     names = (pair[0].name, pair[1].name)
     calls.shared.collision = collision = CollisionError(names, key[1])
     calls.shared.void()
-    calls.shared.report(Collision(names, key[1]))
+    calls.report(Collision(names, key[1]))
     said = (info(), info())
     await asyncio.gather(*map(_greet, pair, said))
     words = [one.reply[:_SHOWN_BYTES].decode("utf-8", "replace").split() for one in said]

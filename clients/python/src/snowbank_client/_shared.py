@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import threading
 import weakref
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import ClosedError, CollisionError
 from ._options import Options
-from ._stats import Collision, Event, Failed, Stats, log
+from ._stats import Stats
 
 if TYPE_CHECKING:
     from ._buffer import Buffer
@@ -40,16 +39,16 @@ class Shared:
 
     def begin(self) -> None:
         """Sets what is new in a child. A lock may be held by a thread that is not there."""
-        #: Buffered IDs that came under another token are void: of a parent process, or from before
+        #: Buffered IDs that came in another era are void: of a parent process, or from before
         #: a collision or a close.
-        self.token = object()
+        self.era = object()
         self.lock = threading.RLock()
         self.counters = Stats()
         self.collision: CollisionError | None = None
 
     def void(self) -> None:
         """Lets buffers forget their IDs."""
-        self.token = object()
+        self.era = object()
 
     def check(self, is_new: bool = False) -> None:
         """Raises why calls fail, or a new call does."""
@@ -57,19 +56,6 @@ class Shared:
             raise ClosedError
         if self.collision is not None:
             raise copy.copy(self.collision)
-
-    def report(self, event: Event) -> None:
-        """Logs an event, and hands it to the application."""
-        is_bad = isinstance(event, (Failed, Collision))
-        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
-        if self.options.on_event is not None:
-            try:
-                self.options.on_event(event)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                # A SystemExit, too, would end the client's thread, and no one would hear of it.
-                log.exception("on_event failed")
 
     def stats(self) -> Stats:
         """Returns the figures of now, with those of the IDs that buffers still have."""

@@ -117,8 +117,8 @@ def info() -> Request:
 class Next(Request):
     """Asks for IDs, and checks the promises that a client can check."""
 
-    #: For a buffer: the token under which its IDs came.
-    token: object = None
+    #: For a buffer: the client's era in which it asked.
+    era: object = None
 
     def __init__(self, count: int, source: bytes, wait_s: float, partial: bool = False) -> None:
         body = _NEXT_HEAD.pack(count, int(wait_s * 1000)) + source

@@ -82,7 +82,8 @@ class AsyncIds(Buffer[AsyncClient]):
         if taken is not None:
             return taken
         by = self._client._deadline(timeout, self._timeout)
-        return await self._next(self._client._calls(), by)
+        taken, _ = await self._next(self._client._calls(), by)
+        return taken
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self

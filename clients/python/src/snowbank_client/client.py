@@ -25,6 +25,9 @@ from ._stats import OnEvent, Stats
 T = TypeVar("T")
 Work = Callable[[Calls], Coroutine[Any, Any, T]]
 
+#: The most events that the application has not heard of yet. Later ones are lost.
+_EVENTS_MOST = 1_000
+
 #: What a call waits beyond its deadline for the client's thread. It fails calls in time by itself,
 #: unless the interpreter is shutting down and runs it no more.
 _GRACE_S = 1.0
@@ -47,9 +50,9 @@ class BaseClient:
       and goes back to an earlier one that serves again.
     - `take_turns`: calls use the endpoints in turn, for pairs of ticket servers. IDs of successive
       calls do not increase.
-    - `on_event`: a function that hears of connections, failures, refusals and collisions. It runs
-      where the client does, so it must not wait. What it raises is logged. The logger
-      `snowbank_client` has the events, too.
+    - `on_event`: a function that hears of connections, failures, refusals and collisions. A
+      `Client` calls it on a thread of its own, so that no call waits for it, and an `AsyncClient`
+      on the event loop. What it raises is logged. The logger `snowbank_client` has the events, too.
 
     A client connects at its first call. Close it, or use `with`.
     """
@@ -75,7 +78,8 @@ class BaseClient:
         parsed = _options.endpoints(endpoints)
         options = Options(parsed, source, timeout, token, token_file, *files, *turns)
         self._shared = Shared(options)
-        weakref.finalize(self, _abandon, self._shared)
+        # The application's own exit handlers may still use it.
+        weakref.finalize(self, _abandon, self._shared).atexit = False
 
     def stats(self) -> Stats:
         """Returns what the client did in this process, at once."""
@@ -178,9 +182,12 @@ class Client(BaseClient):
             shared.check(is_new=True)
             calls = shared.calls
             if not isinstance(calls, _ThreadCalls) or calls.is_inherited:
-                shared.calls = calls = _ThreadCalls(shared)
+                try:
+                    shared.calls = calls = _ThreadCalls(shared)
+                except RuntimeError as error:
+                    raise EndpointError("this process", describe(error)) from None
         if calls.is_this_thread:
-            raise RuntimeError("on_event waits for its own client: call it from another thread")
+            raise RuntimeError("a finalizer on the client's own thread would wait for itself")
         return calls
 
 
@@ -206,8 +213,8 @@ class Ids(Buffer[Client]):
         except IndexError:
             return self._wait(timeout)
         now = monotonic()
-        # The token last: a signal handler may have forked since the ID was taken.
-        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+        # The era last: a signal handler may have forked since the ID was taken.
+        if now < stock.until and wall() < stock.wall_until and stock.era is self._shared.era:
             stock.used = now
             return taken
         stock.skipped += 1
@@ -215,7 +222,13 @@ class Ids(Buffer[Client]):
 
     def _wait(self, timeout: float | None) -> int:
         by = self._client._deadline(timeout, self._timeout)
-        return self._client._run(lambda calls: self._next(calls, by), by)
+        while True:
+            taken, stock = self._client._run(lambda calls: self._next(calls, by), by)
+            # This thread may have been blocked since, or a signal handler have forked.
+            now = monotonic()
+            if now < stock.until and wall() < stock.wall_until and stock.era is self._shared.era:
+                return taken
+            stock.skipped += 1
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -245,8 +258,6 @@ class _Result(Generic[T]):
                 return False
             calls.soon(lambda: self._start(calls, work))
             return self._latch.acquire(timeout=allowed + _GRACE_S)
-        except RuntimeError:
-            raise ClosedError from None
         except BaseException:
             # A KeyboardInterrupt while it waited.
             if self._task is not None:
@@ -279,6 +290,8 @@ class _ThreadCalls(Calls):
         super().__init__(shared)
         self._works: deque[Callable[[], object]] = deque()
         self._until = Deadline(math.inf)
+        self._untold: deque[Callable[[], None]] = deque()
+        self._telling = _thread.allocate_lock()
         self._is_running = _thread.allocate_lock()
         self._is_running.acquire()
         # A signal handler may fork at any time, and a child has no such thread. `threading` would
@@ -287,14 +300,35 @@ class _ThreadCalls(Calls):
 
     @property
     def is_this_thread(self) -> bool:
-        """Returns true in on_event."""
+        """Returns true in a finalizer that the garbage collector runs there."""
         return self._ident == threading.get_ident()
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Lets the thread do something. Raises RuntimeError when it has ended."""
+        """Lets the thread do something. Raises ClosedError when it has ended."""
         self._works.append(work)
-        if self.loop is not None:
-            self.loop.call_soon_threadsafe(self._do)
+        try:
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self._do)
+        except RuntimeError:
+            raise ClosedError from None
+
+    def tell(self, work: Callable[[], None]) -> None:
+        """Runs what hears of an event, in order, on a thread that ends when all are told."""
+        if len(self._untold) < _EVENTS_MOST:
+            self._untold.append(work)
+        if not self._telling.locked():
+            # Without a thread, it waits for the next event.
+            with contextlib.suppress(RuntimeError):
+                _thread.start_new_thread(self._tell, ())
+
+    def _tell(self) -> None:
+        # An event may come between the last look and the release.
+        while self._untold and self._telling.acquire(blocking=False):
+            try:
+                while self._untold:
+                    self._untold.popleft()()
+            finally:
+                self._telling.release()
 
     def abandon(self) -> None:
         self._stop_by(Deadline(0.0))
@@ -310,7 +344,7 @@ class _ThreadCalls(Calls):
             self._works.popleft()()
 
     def _stop_by(self, deadline: Deadline) -> None:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(ClosedError):
             self.soon(lambda: self._stop(deadline))
 
     def _stop(self, deadline: Deadline) -> None:
@@ -327,7 +361,7 @@ class _ThreadCalls(Calls):
             self.loop.run_forever()
             self.loop.run_until_complete(self.drain(self._until))
             self.loop.close()
-        except OSError as error:
+        except Exception as error:
             reason = EndpointError("this process", describe(error))
             self.shared.calls = None
         for result in list(self.pending):
