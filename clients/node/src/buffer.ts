@@ -22,11 +22,11 @@ interface Batch {
   /** Until when its IDs may be handed out, by the monotonic clock and by the wall. */
   readonly until: number;
   readonly wallUntil: number;
-  readonly age: number;
+  readonly era: number;
   opened: number;
 }
 
-const NONE = { ids: [], at: 0, began: 0, goodForMs: 0, until: 0, wallUntil: 0, age: 0, opened: 0 };
+const NONE = { ids: [], at: 0, began: 0, goodForMs: 0, until: 0, wallUntil: 0, era: 0, opened: 0 };
 
 /** A buffer that hands out IDs one at a time. It is refilled before it is empty. */
 export class Ids {
@@ -64,7 +64,7 @@ export class Ids {
       id === undefined ||
       now >= batch.until ||
       Date.now() >= batch.wallUntil ||
-      batch.age !== this.#calls.age
+      batch.era !== this.#calls.era
     ) {
       return this.#refill();
     }
@@ -155,7 +155,7 @@ export class Ids {
       return this.#fetching ?? Promise.resolve();
     }
     const count = Math.min(Math.max(this.#size, this.#waiting, FIRST), MOST);
-    const { age, closing } = this.#calls;
+    const { era, closing } = this.#calls;
     // Calls that wait for it keep the process alive.
     const deadline = new Deadline(this.#timeoutMs, closing.signal, PASSED, false);
     this.#deadline = deadline;
@@ -163,7 +163,7 @@ export class Ids {
       .fetch(count, this.#source, deadline)
       .then(({ ids, began, beganWall, goodForMs }) => {
         const [until, wallUntil] = [began + goodForMs, beganWall + goodForMs];
-        this.#ahead = { ids, at: 0, began, goodForMs, until, wallUntil, age, opened: 0 };
+        this.#ahead = { ids, at: 0, began, goodForMs, until, wallUntil, era, opened: 0 };
       })
       .catch((error) => {
         // The deadline of a fetch is none of the calls that wait for it.

@@ -25,7 +25,7 @@ export class Calls {
   readonly counters = { ...ZEROS };
   collision: SnowbankError | undefined;
   /** IDs that buffers had before this changed are void: a collision was found, or a close came. */
-  age = 0;
+  era = 0;
   /** Ends the rounds and the buffers' fetches. */
   readonly closing = new AbortController();
   #isClosed = false;
@@ -100,12 +100,12 @@ export class Calls {
   /** Lets calls in flight end within a time, and then ends the connections. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true;
-    this.age += 1;
+    this.era += 1;
     const end = performance.now() + withinMs;
     while (this.#inFlight.size > 0 && performance.now() < end) {
       await sleep(5);
     }
-    this.age += 1;
+    this.era += 1;
     this.closing.abort(closed());
     for (const deadline of this.#inFlight) {
       deadline.fail(closed());

@@ -95,7 +95,7 @@ async function collide(calls: Calls, { claim, endpoints, names }: Pair): Promise
   const advice = "stop one of them, and start it with worker IDs that no other daemon has";
   const text = `${names.join(" and ")} are two daemons that hand out the same IDs: ${advice}`;
   calls.collision = new SnowbankError("collision", text);
-  calls.age += 1;
+  calls.era += 1;
   calls.emit("collision", { endpoints: names, claim });
   const said = await Promise.all(
     endpoints.map(async (endpoint) => {
