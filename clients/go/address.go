@@ -1,19 +1,17 @@
 package snowbank
 
 import (
-	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-const (
-	// unixPathBytesMax is the longest path of a Unix socket: sun_path of Linux without its closing
-	// zero.
-	unixPathBytesMax = 107
-	// hostBytesMax is the longest host name (RFC 1035, section 2.3.4, without the closing dot).
-	hostBytesMax = 253
-)
+// unixPathBytesMax is the longest path of a Unix socket: sun_path of Linux without its closing zero.
+const unixPathBytesMax = 107
+
+// addressForm has an IPv6 address, a name or an IPv4 address, and a port.
+var addressForm = regexp.MustCompile(`^(?:tls:)?(?:\[([0-9A-Fa-f:.]+(?:%\w+)?)\]|([\w.-]{1,253})):0*(\d{1,5})$`)
 
 // address is where an endpoint is, as the application wrote it.
 type address struct {
@@ -27,57 +25,36 @@ type address struct {
 
 // parseAddress reads "host:port", "[IPv6]:port", "tls:host:port" or "unix:/path".
 func parseAddress(text string) (address, error) {
-	a, problem := splitAddress(text)
-	if problem != "" {
-		return a, optionError("Endpoints", "%q is no address: %s; "+
-			"allowed are host:port, [::1]:7660, tls:host:port and unix:/path", text, problem)
-	}
-	return a, nil
-}
-
-// splitAddress returns the parts of an address, or what is wrong with it.
-func splitAddress(text string) (a address, problem string) {
-	a.text = text
+	a := address{text: text, tls: strings.HasPrefix(text, "tls:")}
 	if strings.HasPrefix(text, "unix:") {
 		a.path = text[len("unix:"):]
 		if a.path == "" || strings.HasSuffix(a.path, "/") || strings.IndexFunc(a.path, isControl) >= 0 || len(a.path) > unixPathBytesMax {
-			return a, "the path of a socket has 1 to " + strconv.Itoa(unixPathBytesMax) + " bytes, and no control characters"
+			return a, optionError("Endpoints", "%q is no Unix socket: write unix:/path with 1 to %d printable bytes", text, unixPathBytesMax)
 		}
 		if a.path[0] == '@' {
 			// Go takes a leading @ for a name outside of the file system.
 			a.path = "./" + a.path
 		}
-		return a, ""
+		return a, nil
 	}
-	if strings.Contains(text, "://") {
-		return a, "leave out the scheme"
+	parts := addressForm.FindStringSubmatch(text)
+	if parts == nil {
+		parts = make([]string, 4)
 	}
-	a.tls = strings.HasPrefix(text, "tls:")
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(text, "tls:"))
-	if err != nil {
-		return a, err.(*net.AddrError).Err
-	}
-	a.host, a.port = host, port
-	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-		return a, "the port is no number from 1 to 65535"
-	}
-	ip, err := netip.ParseAddr(host)
+	a.host, a.port = parts[1]+parts[2], parts[3]
+	port, _ := strconv.Atoi(a.port)
+	_, err := netip.ParseAddr(a.host)
 	a.isName = err != nil
-	switch {
-	case host == "":
-		return a, "the host is missing"
-	case len(host) > hostBytesMax:
-		return a, "a host name has at most " + strconv.Itoa(hostBytesMax) + " bytes"
-	case a.isName && (strings.Trim(host, "0123456789.") == "" || strings.Contains(host, ":")):
-		return a, host + " is no IP address"
-	case strings.IndexFunc(strings.TrimPrefix(host, ip.WithZone("").String()), isNoHostRune) >= 0:
-		return a, "the host has characters that no name has"
+	isNumber := parts[1] != "" || strings.Trim(a.host, "0123456789.") == ""
+	if port < 1 || port > 65535 || a.isName && isNumber {
+		scheme := ""
+		if strings.Contains(text, "://") {
+			scheme = "; leave out the scheme"
+		}
+		return a, optionError("Endpoints", "%q is no endpoint: write host:port, [IPv6]:port, tls:host:port or unix:/path, "+
+			"with a port from 1 to 65535%s", text, scheme)
 	}
-	return a, ""
-}
-
-func isNoHostRune(c rune) bool {
-	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-._%:", c))
+	return a, nil
 }
 
 func isControl(c rune) bool {

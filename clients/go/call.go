@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// inFlightMax is the most requests that are sent ahead of their replies. A daemon reads some
-	// 500 in a turn.
-	inFlightMax = 1_024
+	// inFlightMax is the most requests that are sent ahead of their replies. A Unix socket of Linux
+	// takes 277 from which its daemon reads none. So no call waits for a socket that is full.
+	inFlightMax = 256
 	// askedWait is the wait that a NEXT request carries, and fetchWait that of a fetch. Then the
 	// daemon sends a part.
 	askedWait = time.Second
@@ -144,8 +144,7 @@ func (c *core) obey(k *call, conn *connection, refused *RefusedError) (wait time
 		return 0, refused
 	}
 	isLate := refused.RetryAfter > time.Until(k.deadline)
-	wait = max(min(refused.RetryAfter, retryAfterCap), stayMin)
-	wait += time.Duration(random(int64(wait)))
+	wait = max(spread(refused.RetryAfter), stayMin)
 	c.mu.Lock()
 	conn.endpoint.note(refused)
 	if c.options.TakeTurns && refused.Action == Stay {
@@ -281,7 +280,7 @@ func (c *connection) enter(k *call) *sent {
 	}
 	if !c.isDeaf {
 		c.output = appendRequest(c.output[:0], s.tag, s.got.asked, s.wait)
-		// The row is short, so a socket takes it whole, or its daemon stands still.
+		// The row is short, so a socket takes it whole.
 		c.socket.SetWriteDeadline(time.Now().Add(c.core.times.answer))
 		_, err := c.socket.Write(c.output)
 		c.isDeaf = err != nil

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -31,33 +32,34 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	must(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	one, encrypted := []string{"ids-1:7660"}, []string{"tls:ids-1:7660"}
+	const forms = "write host:port, [IPv6]:port"
 	for _, bad := range []struct {
 		options Options
 		option  string
 		says    string
 	}{
 		{Options{}, "Endpoints", "at least one is needed"},
-		{Options{Endpoints: []string{""}}, "Endpoints", "missing port"},
-		{Options{Endpoints: []string{"7660"}}, "Endpoints", "missing port"},
-		{Options{Endpoints: []string{"ids-1"}}, "Endpoints", "missing port"},
-		{Options{Endpoints: []string{":7660"}}, "Endpoints", "the host is missing"},
-		{Options{Endpoints: []string{"ids-1:7660", "*:7660"}}, "Endpoints", "characters that no name has"},
+		{Options{Endpoints: []string{""}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"ids-1"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{":7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"ids-1:7660", "*:7660"}}, "Endpoints", forms},
 		{Options{Endpoints: []string{"ids-1:0"}}, "Endpoints", "1 to 65535"},
 		{Options{Endpoints: []string{"ids-1:65536"}}, "Endpoints", "1 to 65535"},
 		{Options{Endpoints: []string{"ids-1:+1"}}, "Endpoints", "1 to 65535"},
-		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "allowed are host:port"},
-		{Options{Endpoints: []string{"ids 1:7660"}}, "Endpoints", "characters that no name has"},
-		{Options{Endpoints: []string{"ids-1\n:7660"}}, "Endpoints", "characters that no name has"},
-		{Options{Endpoints: []string{"10.0.0:7660"}}, "Endpoints", "no IP address"},
-		{Options{Endpoints: []string{"::1:7660"}}, "Endpoints", "[::1]:7660"},
-		{Options{Endpoints: []string{"[::1"}}, "Endpoints", "missing ']'"},
-		{Options{Endpoints: []string{"[::1]"}}, "Endpoints", "missing port"},
-		{Options{Endpoints: []string{"[ids:1]:1"}}, "Endpoints", "no IP address"},
+		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "leave out the scheme"},
+		{Options{Endpoints: []string{"ids 1:7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"ids-1\n:7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"10.0.0:7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"::1:7660"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"[::1"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"[::1]"}}, "Endpoints", forms},
+		{Options{Endpoints: []string{"[ids:1]:1"}}, "Endpoints", forms},
 		{Options{Endpoints: []string{"/run/s.sock"}}, "Endpoints", "unix:/path"},
-		{Options{Endpoints: []string{"unix:"}}, "Endpoints", "1 to 107 bytes"},
-		{Options{Endpoints: []string{"unix:/a\nb"}}, "Endpoints", "control characters"},
+		{Options{Endpoints: []string{"unix:"}}, "Endpoints", "1 to 107 printable bytes"},
+		{Options{Endpoints: []string{"unix:/a\nb"}}, "Endpoints", "printable"},
 		{Options{Endpoints: []string{"unix:/" + strings.Repeat("s", 107)}}, "Endpoints", "1 to 107"},
-		{Options{Endpoints: []string{strings.Repeat("h", 254) + ":1"}}, "Endpoints", "at most 253"},
+		{Options{Endpoints: []string{strings.Repeat("h", 254) + ":1"}}, "Endpoints", forms},
 		{Options{Endpoints: one, Source: strings.Repeat("s", 65)}, "Source", "1 to 64 bytes"},
 		{Options{Endpoints: one, Source: "\xff"}, "Source", "UTF-8"},
 		{Options{Endpoints: one, Token: "s3cret\n"}, "Token", "the end of a line at byte 6 of 7"},
@@ -230,6 +232,35 @@ func TestShutdownCutsCallsOffAtItsDeadline(t *testing.T) {
 		t.Errorf("calls were in flight: %v", err)
 	}
 	mustEnd(t, errs, ErrClosed)
+}
+
+// A daemon that reads nothing fills its socket.
+func TestNoCallWaitsForASocketThatIsFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	must(t, err)
+	defer listener.Close()
+	go func() {
+		socket, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer socket.Close()
+		io.ReadFull(socket, make([]byte, headSize+len(magic)+2))
+		socket.Write(appendWelcome(helloTag, 60_000, 1_000, 1))
+		listener.Accept()
+	}()
+	client := newClient(t, Options{Endpoints: []string{"unix:" + path}})
+	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+	defer cancel()
+	errs := make(chan error, 600)
+	for i := 0; i < cap(errs); i++ {
+		go func() {
+			_, err := client.Batch(ctx, 1)
+			errs <- err
+		}()
+	}
+	mustEnd(t, errs, context.DeadlineExceeded)
 }
 
 func TestCloseEndsAPause(t *testing.T) {

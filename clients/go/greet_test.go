@@ -88,3 +88,25 @@ func TestTheCallersOrderLeadsBackToTheFirst(t *testing.T) {
 	daemons[0].listen(t, address)
 	eventually(t, "the first serves again", func() bool { return daemons[0].owns(one(t, client)) })
 }
+
+func TestTheCallersOrderLeadsBackAlsoWithoutAConnection(t *testing.T) {
+	client, daemons := twoDaemons(t, Options{times: quickRounds(), PreferFirst: true})
+	address := daemons[0].address
+	daemons[0].stop()
+	one(t, client)
+	daemons[1].set(func(d *fakeDaemon) {
+		for socket := range d.open {
+			socket.Close()
+		}
+	})
+	eventually(t, "the idle connection is closed", func() bool { return client.Stats().Endpoint == "" })
+	daemons[0].listen(t, address)
+	eventually(t, "rounds", func() bool {
+		daemons[0].mu.Lock()
+		defer daemons[0].mu.Unlock()
+		return daemons[0].hellos > 2
+	})
+	if id := one(t, client); !daemons[0].owns(id) {
+		t.Error("the second served")
+	}
+}

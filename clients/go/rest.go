@@ -74,8 +74,7 @@ func (c *core) connect(conn *connection) {
 func (c *core) rest(e *endpoint, reason error) {
 	limit := min(c.times.backoffMin<<min(e.failures, 16), c.times.backoffMax)
 	e.note(reason)
-	asked := min(time.Until(e.servesAt), retryAfterCap)
-	rest := max(time.Duration(random(int64(limit))), asked+time.Duration(random(int64(asked))))
+	rest := max(time.Duration(random(int64(limit))), spread(time.Until(e.servesAt)))
 	e.restsUntil = time.Now().Add(rest)
 	if e.failures++; e.failures == 1 && len(c.endpoints) == 1 {
 		// It may be a balancer's name, with another daemon behind it.
@@ -119,14 +118,16 @@ func (c *core) backTo(index int) {
 	c.mu.Lock()
 	e := c.endpoints[c.current]
 	conn := e.connection
-	if index >= c.current || conn == nil || !conn.isGreeted {
+	if index >= c.current || conn != nil && !conn.isGreeted {
 		c.mu.Unlock()
 		return
 	}
 	e.connection, c.current = nil, index
 	c.endpoints[index].restsUntil = time.Time{}
 	c.mu.Unlock()
-	conn.finish()
+	if conn != nil {
+		conn.finish()
+	}
 }
 
 // soonest returns the refusal with the shortest wait, if no endpoint may serve before that time.
@@ -162,6 +163,12 @@ func (c *core) reasons() (reasons []error) {
 		}
 	}
 	return reasons
+}
+
+// spread returns how long to wait if a daemon asks for a time. The random part spreads a herd.
+func spread(asked time.Duration) time.Duration {
+	asked = min(asked, retryAfterCap)
+	return asked + time.Duration(random(int64(asked)))
 }
 
 // random returns a number from 0 to below limit, and 0 if that is none. It differs from process to

@@ -254,7 +254,7 @@ func (c *collector) check(first, span uint64, count uint32) error {
 		return breachf("its IDs do not increase: %d comes after %d", first, c.least-1)
 	case first > math.MaxInt64 || span > math.MaxInt64-first:
 		return breachf("its IDs from %d on exceed 63 bits", first)
-	case len(c.ids)+int(count) > int(c.asked.count):
+	case uint64(len(c.ids))+uint64(count) > uint64(c.asked.count):
 		return breachf("its reply has more than the %d IDs asked for", c.asked.count)
 	}
 	c.least = first + span + 1
