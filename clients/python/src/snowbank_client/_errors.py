@@ -19,7 +19,7 @@ class SnowbankError(Exception):
     """The base of every error of a call."""
 
     #: The seconds after which the same call may succeed. 0: nobody named a time.
-    retry_after = 0.0
+    retry_after: float = 0.0
 
     @property
     def reason(self) -> str:
@@ -37,9 +37,9 @@ class RefusedError(SnowbankError):
         self.endpoint = endpoint
         #: The code's number, and its name, such as `exhausted`.
         self.number = number
-        self.code = CODES.get(number, f"code {number}")
+        self.code: str = CODES.get(number, f"code {number}")
         #: What the daemon told the client to do: `tell`, `stay` or `leave`.
-        self.action = {1: "stay", 2: "leave"}.get(action, "tell")
+        self.action: str = {1: "stay", 2: "leave"}.get(action, "tell")
         self.retry_after = retry_after
         self.message = message
 
@@ -67,9 +67,12 @@ class EndpointError(SnowbankError, ConnectionError):
 class DeadlineError(SnowbankError, TimeoutError):
     """The call's deadline passed."""
 
+    #: The seconds that the call had, and the last that was heard of each endpoint.
+    allowed: float
+    reasons: Mapping[str, str]
+
     def __init__(self, allowed: float, reasons: Mapping[str, str]) -> None:
         Exception.__init__(self, allowed, reasons)
-        #: The seconds that the call had, and the last that was heard of each endpoint.
         self.allowed, self.reasons = allowed, reasons
 
     def __str__(self) -> str:
@@ -80,12 +83,14 @@ class DeadlineError(SnowbankError, TimeoutError):
 class CollisionError(SnowbankError):
     """Two endpoints are daemons that hand out the same IDs. Calls fail until they differ."""
 
+    #: The two, and the number that both daemons have.
+    endpoints: tuple[str, str]
+    claim: int
     #: What each daemon says of itself, once they were asked.
     info: Sequence[str] = ()
 
     def __init__(self, endpoints: tuple[str, str], claim: int) -> None:
         super().__init__(endpoints, claim)
-        #: The two, and the number that both daemons have.
         self.endpoints, self.claim = endpoints, claim
 
     def __str__(self) -> str:

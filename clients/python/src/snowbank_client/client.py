@@ -223,10 +223,12 @@ class Ids(Buffer[Client]):
     def _wait(self, timeout: float | None) -> int:
         by = self._client._deadline(timeout, self._timeout)
         while True:
+            here = _shared.generation
             taken, stock = self._client._run(lambda calls: self._next(calls, by), by)
-            # This thread may have been blocked since, or a signal handler have forked.
+            # This thread may have been blocked since, or a signal handler have forked. A close that
+            # let this call end has begun another era.
             now = monotonic()
-            if now < stock.until and wall() < stock.wall_until and stock.era is self._shared.era:
+            if now < stock.until and wall() < stock.wall_until and here == _shared.generation:
                 return taken
             stock.skipped += 1
 
