@@ -196,7 +196,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
 }
 
 fn write_prepared(name: &str, spaces: &str, prepared: &Prepared, out: &mut impl Write) -> Outcome {
-    let Prepared { is_new, added, replaced, floor, is_floor_changed, limits } = prepared;
+    let Prepared { is_new, added, replaced, lies_below, floor, is_floor_changed, limits } = prepared;
     if *is_new {
         writeln!(out, "fleet {name:?} prepared: {spaces}")?;
     } else if !added.is_empty() || !replaced.is_empty() || limits.is_some() || *is_floor_changed {
@@ -211,6 +211,13 @@ fn write_prepared(name: &str, spaces: &str, prepared: &Prepared, out: &mut impl 
         writeln!(
             out,
             "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
+        )?;
+    }
+    for space in lies_below {
+        writeln!(
+            out,
+            "warning: daemons with {space} may have handed out IDs that the added layout makes from now on: use it only for a \
+             table that has none of them, or add one whose IDs lie higher"
         )?;
     }
     if let Some(limits) = limits {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use snowbank_id::layout::{Space, UnixMicros};
+use snowbank_id::layout::{Layout, Space, UnixMicros};
 use snowbank_state::form::{self, Form, FormError, Read};
 use snowbank_wire::one_line;
 
@@ -256,6 +256,19 @@ impl Marker {
     /// spaces that were replaced.
     pub(super) fn rivals(&self, space: &str) -> Vec<usize> {
         (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
+    }
+
+    /// Returns the other ID spaces whose daemons may have handed out IDs that this layout makes from
+    /// now on: they have passed its present IDs. A floor keeps rivals apart.
+    pub(super) fn above(&self, layout: &Layout, now: UnixMicros) -> Vec<String> {
+        let own = layout.space();
+        let Ok((present, _)) = layout.range(now, now) else { return Vec::new() };
+        let names = (0..self.spaces.len()).map(|index| self.name_at(index));
+        let above = names.filter(|name| {
+            let space = name.parse::<Space>();
+            space.is_ok_and(|space| !own.runs_beside(&space) && space.end_of_tick(present) <= now)
+        });
+        above.map(String::from).collect()
     }
 
     /// Marks the ID spaces with these indices as replaced. Returns the spaces among them that

@@ -45,6 +45,10 @@ pub struct Prepared {
     /// The ID spaces that were replaced, because they can make the same IDs as the added spaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<String>,
+    /// The fleet's other ID spaces whose daemons may have handed out IDs that an added space makes
+    /// from now on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lies_below: Vec<String>,
     /// The floor, if there is one.
     #[serde(skip)]
     pub floor: Option<UnixMicros>,
@@ -106,6 +110,9 @@ impl Operator<'_> {
         if is_other {
             self.change_limits(&mut marker, &mut before, layouts, preparing, new_identity)?;
         }
+        let is_missing = |layout: &&&Layout| missing.contains(&layout.space().to_string());
+        let lies_below =
+            layouts.iter().filter(is_missing).flat_map(|layout| marker.above(layout, now)).collect();
         let mut replaced = Vec::new();
         if !missing.is_empty() {
             let floors;
@@ -122,7 +129,7 @@ impl Operator<'_> {
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
         let limits = is_other.then_some(limits);
         let added = if is_new { Vec::new() } else { missing };
-        Ok(Prepared { is_new, added, replaced, floor, is_floor_changed, limits })
+        Ok(Prepared { is_new, added, replaced, lies_below, floor, is_floor_changed, limits })
     }
 
     fn unknown_beginning(&self) -> String {

@@ -72,6 +72,22 @@ fn a_replacing_space_starts_above_the_replaced_spaces_ids() {
     assert!(taken.floor > bound, "{} is not above {bound}", taken.floor);
 }
 
+/// Daemons without a state of their own would make the other layout's IDs again in silence.
+#[test]
+fn a_layout_below_the_fleets_ids_is_told_of() {
+    for (text, is_below) in [
+        ("time:41,worker:10,sequence:12;epoch=2020-01-01", true),
+        ("time:43,worker:8,sequence:12;epoch=2020-01-01", true),
+        ("time:41,worker:10,sequence:12;epoch=2005-01-01", false),
+        // The floor keeps these apart.
+        ("time:41,worker:10,sequence:12;epoch=2010-12-01", false),
+    ] {
+        let (store, layout) = (store(), Layout::resolve(text).unwrap());
+        let prepared = init(&store, &layout, Preparing { is_growing: true, ..preparing(None) }).unwrap();
+        assert_eq!(prepared.lies_below == [twitter().space().to_string()], is_below, "{text}: {prepared:?}");
+    }
+}
+
 #[test]
 fn a_new_fleet_is_refused_without_new_or_above() {
     let store = Store::default();
