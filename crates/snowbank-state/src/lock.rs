@@ -42,8 +42,8 @@ pub struct WorkerLocks {
     kin: Vec<(PathBuf, Mark)>,
     /// The marks of other layouts' worker IDs that can make the same IDs.
     colliding: Vec<(PathBuf, Mark)>,
-    /// The readable marks of other ID spaces: the number of each worker ID, its space and its mark.
-    beside: Vec<(u64, Space, Mark)>,
+    /// The readable marks of other ID spaces.
+    beside: Vec<Beside>,
     /// The identity of the state whose grants are marked. If it is `None`, grants are not marked.
     state: Option<String>,
     /// True once the marks say that the counter is unknown. From then on, grants are not marked.
@@ -209,14 +209,22 @@ impl WorkerLocks {
 
     /// Returns the ID space of another layout if, since the machine's boot, it was granted IDs at or
     /// above `id_bound` that this source's numbering can make, too. Such a layout has an epoch years
-    /// apart. So its locks do not bind the source: both may be right, each for a table of its own.
+    /// apart, or does not grow alike. So its locks do not bind the source: both may be right, each for
+    /// a table of its own. Layouts that do not grow alike are taken for one table's if the other one
+    /// has no daemon now.
     pub fn made_before(&self, numbering: &Numbering, id_bound: u64) -> Option<String> {
         let (layout, workers) = numbering.snowflake()?;
         let numbers = layout.numbers_in_space(workers);
-        let repeated = self.beside.iter().find(|(number, space, mark)| {
-            mark.id_bound > id_bound && layout.space().collision(&numbers, space, &[*number]).is_some()
+        let space = layout.space();
+        let repeated = self.beside.iter().find(|beside| {
+            let may_repeat = if space.grows_like(&beside.space) {
+                space.collision(&numbers, &beside.space, &[beside.number]).is_some()
+            } else {
+                !beside.is_held
+            };
+            may_repeat && beside.mark.id_bound > id_bound
         });
-        repeated.map(|(_, space, _)| space.to_string())
+        repeated.map(|beside| beside.space.to_string())
     }
 
     fn others(&self) -> impl Iterator<Item = &(PathBuf, Mark)> {
@@ -322,15 +330,27 @@ fn lock_but(
     Ok(all)
 }
 
+/// The mark of a worker ID of another ID space.
+#[derive(Debug)]
+struct Beside {
+    number: u64,
+    space: Space,
+    mark: Mark,
+    /// Whether a daemon holds the worker ID.
+    is_held: bool,
+}
+
 /// Returns the readable marks of worker IDs.
-fn marks_of(locks: &Locks, writers: Writers) -> Vec<(u64, Space, Mark)> {
-    let free = locks.free.iter().map(|(number, space, path)| (*number, space, free_mark(path, writers)));
+fn marks_of(locks: &Locks, writers: Writers) -> Vec<Beside> {
+    let free =
+        locks.free.iter().map(|(number, space, path)| (*number, space, free_mark(path, writers), false));
     let held = locks.held.iter().filter_map(|(ids, file)| match ids {
-        HeldIds::Worker(number, space) => Some((*number, space, read_mark(file))),
+        HeldIds::Worker(number, space) => Some((*number, space, read_mark(file), true)),
         HeldIds::Counter(_) => None,
     });
-    let marks =
-        free.chain(held).filter_map(|(number, space, mark)| Some((number, space.clone(), mark.ok()??)));
+    let marks = free.chain(held).filter_map(|(number, space, mark, is_held)| {
+        Some(Beside { number, space: space.clone(), mark: mark.ok()??, is_held })
+    });
     marks.collect()
 }
 

@@ -26,7 +26,7 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
 /// Returns a note about a source whose IDs another layout of this machine has made already.
 pub(super) fn made_before(name: &str, space: &str) -> Note {
     Note::Warning(format!(
-        "source {name:?} starts below IDs that another layout of this machine was granted since its boot ({space}), and makes \
+        "source {name:?} starts below IDs that another layout of this machine was granted since its boot ({space}), and may make \
          some of them a second time: use it only for a table that has none of them, or give it worker IDs that the \
          other layout never had"
     ))

@@ -199,9 +199,12 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         "Or give it to a daemon of its own, with a --state-dir of its own: its worker IDs make none of",
     ]);
     // Whoever does so all the same is warned.
-    let daemon = machine.beside("").args(["--layout", later]).start();
-    daemon.assert_logs("makes some of them a second time");
-    daemon.stop();
+    for (layout, directory) in [(later, "later"), (other_bits, "other_bits")] {
+        let setup = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path(directory));
+        let daemon = setup.args(["--layout", layout]).start();
+        daemon.assert_logs("may make some of them a second time");
+        daemon.stop();
+    }
     // With an earlier epoch, today's IDs are above the IDs of the old layout.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();

@@ -106,7 +106,7 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     }
     StartError::UnusableState(format!(
         "source {name:?}: a worker ID of another layout, which can make the same IDs, was moved away by `snowbank state \
-         export`; use worker IDs that no daemon uses, or bring that one back: stop the daemon that has it now, and import its export \
+         export`; use worker IDs that the other layout never had, or bring that one back: stop the daemon that has it now, and import its export \
          here (or, if no daemon got it, the same export) with `snowbank state import FILE{options}`"
     ))
 }
@@ -120,7 +120,7 @@ pub(super) fn too_far(claimant: &Claimant<'_>, end: u64, locks: &WorkerLocks, la
     if locks.is_of_kin(locks.furthest()) {
         return format!(
             "source {name:?}: the mark in {} is of a worker ID of another layout: it was granted IDs that this layout can make \
-             too, the last of them at {until}; use worker IDs that no daemon uses",
+             too, the last of them at {until}; use worker IDs that the other layout never had",
             locks.furthest().display(),
         );
     }
