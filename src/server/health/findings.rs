@@ -413,8 +413,13 @@ fn find_ceiling(samples: &Samples, source: &Subject) -> Found {
     Some((effect, message))
 }
 
-/// Finds that requests to a source are refused, or soon will be refused.
+/// Finds that requests to a source are refused, or soon will be refused. If its numbers or its layout
+/// have ended, another finding says so.
 fn find_refusals(samples: &Samples, source: &Subject) -> Found {
+    let end = find_numbers_end(source).or_else(|| find_layout_end(source));
+    if end.is_some_and(|(effect, _)| effect == Effect::Refuses) {
+        return None;
+    }
     let share = source.measure(MinuteExhaustedShare);
     if share >= REFUSED_SHARE {
         let [requests, exhausted] = [MinuteSourceRequests, MinuteExhausted].map(|of| source.count(of));

@@ -125,6 +125,19 @@ fn saturation_leaves_the_daemon_ready() {
     finds_nothing(unauthorized(4));
 }
 
+/// A page says what to do, and a second one would say to add worker IDs.
+#[test]
+fn a_source_that_has_ended_is_found_once() {
+    let refused = [(MinuteExhaustedShare, json!(0.9))];
+    let ended = [(TicketLeftShare, json!(0.0)), (TicketLeft, json!(0))];
+    let ends = [("numbers", ended.to_vec()), ("layout", vec![(LayoutYearsLeft, json!(0.0))])];
+    for (name, end) in ends {
+        let status = Status::new(healthy_but(refused.clone().into_iter().chain(end)));
+        let names: Vec<_> = status.findings.iter().map(|finding| finding.name.as_ref()).collect();
+        assert_eq!(names, [name]);
+    }
+}
+
 #[test]
 fn a_coordinators_outage_is_urgent_near_the_ceiling() {
     let fleet =
