@@ -72,20 +72,22 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let file = arguments.path()?;
-    // The path in messages. The rules for files of the packaged service are about no other path.
+    // The path in messages.
     let path = file.unwrap_or(Path::new(NO_FILE));
     let text = file.map(config::read_file).transpose().map_err(Failure::usage)?;
     let now = os_clock::read().wall;
-    let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(path));
+    let unit = file.and_then(service_user::unit_of);
+    let unit = unit.as_deref();
+    let overrides = arguments.overrides.clone().or_of(service_user::unit_variables(unit));
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
     let loaded = config::load_with_secrets(file.zip(text.as_deref()), &overrides, cores(), now, &credentials);
     let (mut settings, secrets) = match loaded {
         Ok(loaded) => loaded,
         Err(mistakes) => return refuse(path, &mistakes, out),
     };
-    let place = settings.state_dir.place(|name| environment_of_service(path, name));
+    let place = settings.state_dir.place(|name| environment_of_service(unit, name));
     let state = place.as_ref().ok().and_then(|place| place.directory.as_deref());
-    let mut not_now: Vec<String> = unavailable(path, &settings, state);
+    let mut not_now: Vec<String> = unavailable(unit, &settings, state);
     let picked: Vec<_> = match settings.pick_worker_ids(&Machine::here()) {
         Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
         Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
@@ -125,7 +127,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     warnings.extend(unread.map(|error| error.to_string()));
     warnings.extend(warnings_of_environment(&settings));
     warnings.append(&mut service_user::warnings(file, &settings));
-    warnings.append(&mut service_user::unusable(path, &settings, state));
+    warnings.append(&mut service_user::unusable(unit, &settings, state));
     let counted = match warnings.len() {
         0 => String::new(),
         1 => String::from(", 1 warning"),
@@ -146,13 +148,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 
 /// Returns the reasons why a start on this machine could not use its addresses or its directories.
 /// The directories of the packaged unit are there once it starts.
-fn unavailable(path: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
+fn unavailable(unit: Option<&str>, settings: &Settings, state: Option<&Path>) -> Vec<String> {
     let addresses = settings.client_addresses().chain(&settings.admin.listen);
     let addresses = addresses
-        .filter(|address| !matches!(address, Address::Unix(socket) if service_user::makes(path, socket)));
+        .filter(|address| !matches!(address, Address::Unix(socket) if service_user::makes(unit, socket)));
     let mut refusals: Vec<_> =
         addresses.filter_map(|address| Some(check_place(address).err()?.to_string())).collect();
-    let own = |directory: &&Path| !service_user::makes(path, directory);
+    let own = |directory: &&Path| !service_user::makes(unit, directory);
     let state = state.filter(own).map(store::check_usable);
     let locks = Some(&*settings.lock_dir).filter(own).map(check_lock_dir);
     refusals

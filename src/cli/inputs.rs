@@ -93,9 +93,6 @@ pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, No
     Ok(place)
 }
 
-/// The directory of the packaged services' configurations: snowbank.toml for snowbank, and
-/// NAME.toml for snowbank@NAME.
-const SERVICE_CONFIG_DIR: &str = "/etc/snowbank";
 /// The state directory of the packaged service snowbank. The state of snowbank@NAME is in its
 /// subdirectory NAME.
 const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
@@ -103,13 +100,13 @@ const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 pub(super) const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// Returns an environment variable of this process. If `STATE_DIRECTORY` is asked for and not set,
-/// and a packaged service has this configuration, returns that service's state directory.
-pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
+/// returns the state directory of the packaged service of this name.
+pub(super) fn environment_of_service(unit: Option<&str>, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
-    if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
+    if name != STATE_DIRECTORY || own.is_some() {
         return own;
     }
-    match config.file_stem()?.to_str()? {
+    match unit? {
         "snowbank" => Some(SERVICE_STATE_DIR.into()),
         instance => Some(format!("{SERVICE_STATE_DIR}/{instance}").into()),
     }

@@ -45,10 +45,18 @@ const SHARED: &[&str] =
 /// The first port that the kernel lets programs without privileges listen at, by default.
 const FIRST_OPEN_PORT: u16 = 1024;
 
+/// The name of the packaged service that starts with this configuration, if one does: `snowbank`, or
+/// NAME for `snowbank@NAME`.
+pub(super) fn unit_of(config: &Path) -> Option<String> {
+    let config = std::path::absolute(config).ok()?;
+    let name = config.file_stem()?.to_str()?;
+    (config.parent() == Some(Path::new(CONFIG_DIR))).then(|| name.to_owned())
+}
+
 /// Returns a warning for each directory and each port of a packaged service's configuration that its
 /// unit does not let it use. An operator may have allowed it in the unit.
-pub(super) fn unusable(config: &Path, settings: &Settings, state: Option<&Path>) -> Vec<String> {
-    if config.parent() != Some(Path::new(CONFIG_DIR)) {
+pub(super) fn unusable(unit: Option<&str>, settings: &Settings, state: Option<&Path>) -> Vec<String> {
+    if unit.is_none() {
         return Vec::new();
     }
     let state = state.map(|path| unusable_directory("state_dir", path));
@@ -97,18 +105,15 @@ fn is_in(directories: &[&str], path: &Path) -> bool {
     directories.iter().any(|directory| path.starts_with(directory))
 }
 
-/// Returns whether the packaged unit of a configuration makes this directory, or that of this socket.
-pub(super) fn makes(config: &Path, path: &Path) -> bool {
-    config.parent() == Some(Path::new(CONFIG_DIR)) && is_in(WRITABLE, path)
+/// Returns whether a packaged unit makes this directory, or that of this socket.
+pub(super) fn makes(unit: Option<&str>, path: &Path) -> bool {
+    unit.is_some() && is_in(WRITABLE, path)
 }
 
-/// Returns the variables that the packaged unit of a configuration sets, with those of its file in
-/// /etc/default, which replace the unit's.
-pub(super) fn unit_variables(config: &Path) -> BTreeMap<String, String> {
-    let name = config.file_stem().and_then(|name| name.to_str());
-    let Some(name) = name.filter(|_| config.parent() == Some(Path::new(CONFIG_DIR))) else {
-        return BTreeMap::new();
-    };
+/// Returns the variables that a packaged unit sets, with those of its file in /etc/default, which
+/// replace the unit's.
+pub(super) fn unit_variables(unit: Option<&str>) -> BTreeMap<String, String> {
+    let Some(name) = unit else { return BTreeMap::new() };
     let instance = (name != USER).then_some(name);
     let file = instance.map_or_else(|| String::from(USER), |name| format!("{USER}-{name}"));
     let text = std::fs::read_to_string(Path::new("/etc/default").join(file)).unwrap_or_default();
@@ -155,7 +160,8 @@ mod tests {
         let now = UnixMicros::from_unix_ms(1_800_000_000_000);
         let file = Some((Path::new(config), text));
         let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
-        unusable(Path::new(config), &settings.expect("no mistakes"), Some(Path::new(state)))
+        let unit = unit_of(Path::new(config));
+        unusable(unit.as_deref(), &settings.expect("no mistakes"), Some(Path::new(state)))
     }
 
     fn assert_warnings(lines: &[String], parts: &[[&str; 3]]) {

@@ -8,6 +8,7 @@ use snowbank_id::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
 use super::inputs::{Inputs, STATE_DIRECTORY, environment_of_service};
+use super::service_user::unit_of;
 use super::state::Directories;
 use super::{Failure, Outcome, cores, whole, wrong_use};
 use crate::config::{Overrides, SOURCE_NAME, Settings, StateDirChoice, directory_options, is_source_name};
@@ -113,7 +114,7 @@ fn refuse_other_kinds(name: &str, value: u64, settings: &Settings, config: &Path
             });
             let directory = match &settings.state_dir {
                 StateDirChoice::At(path) => Some(path.clone()),
-                _ => environment_of_service(config, STATE_DIRECTORY).map(PathBuf::from),
+                _ => environment_of_service(unit_of(config).as_deref(), STATE_DIRECTORY).map(PathBuf::from),
             };
             let place = directory_options(directory.as_deref(), &settings.lock_dir);
             let or_own =

@@ -46,6 +46,28 @@ fn check_takes_its_file_as_an_argument_or_an_option() {
     assert!(said.contains("found two configurations, snowbank.toml and --config other.toml"), "{said}");
 }
 
+/// The configuration of a packaged service is known by its directory, however its path is written.
+#[test]
+fn check_knows_the_configuration_of_a_unit_by_a_relative_path() {
+    let places = [("/etc/snowbank", "ids.toml"), ("/etc", "snowbank/ids.toml")];
+    for (from, path) in places {
+        let script = format!(
+            "mount -t tmpfs none /etc && mkdir /etc/snowbank && echo 'state_dir = \"/data\"' > /etc/snowbank/ids.toml && cd {from} \
+             && exec \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--map-root-user", "sh", "-c", &script, "sh"]);
+        command.arg(program().get_program()).args(["check", path]);
+        let said = Said::by(&mut command);
+        if said.err.contains("unshare") || said.err.contains("mount") {
+            return crate::support::skip("this user cannot mount a file system in a namespace");
+        }
+        let out = said.printed();
+        assert!(out.contains("the packaged unit does not let the daemon write /data"), "{out}");
+        assert!(out.contains("admin on unix:/run/snowbank/ids/admin.sock"), "{out}");
+    }
+}
+
 #[test]
 fn check_without_a_file_checks_the_options() {
     let directory = directory();
