@@ -223,17 +223,16 @@ fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();
     }
-    let page = error.render().to_string();
+    let mut page = error.render().to_string();
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(found)) = error.get(kind) {
+            page = page.replace(&**found, &hide_password(found));
+        }
+    }
     let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let line = lines.collect::<Vec<_>>().join("; ").replace(":;", ":");
-    let mut line = format!("{}; see --help", line.trim_start_matches("error: "));
-    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
-        if let Some(ContextValue::String(found)) = error.get(kind) {
-            line = line.replace(&**found, &hide_password(found));
-        }
-    }
-    Failure::Usage(line)
+    Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }
 
 #[cfg(test)]

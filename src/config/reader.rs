@@ -16,6 +16,7 @@ use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
+use snowbank_wire::hide_password;
 
 /// The words of the TOML library for a key that a section has already.
 const DUPLICATE: &str = "duplicate key";
@@ -86,7 +87,7 @@ impl Reader {
             _ => "",
         };
         let found = if is_of_configuration(line) {
-            format!("`{}`", excerpt(line.trim()))
+            format!("`{}`", excerpt(&hide_password(line.trim())))
         } else {
             // The file may be one of secrets, given as a configuration by mistake.
             "a line".to_owned()

@@ -154,7 +154,7 @@ enum Fault {
     UnixWithTls,
     #[error("after tls:, {0}")]
     AfterTls(Box<Fault>),
-    #[error("the path of a Unix socket is written unix:{}", .0.escape_debug())]
+    #[error("the path of a Unix socket is written unix:{}", hide_password(.0).escape_debug())]
     BarePath(String),
     #[error("leave out the scheme; write host:port or tls:host:port")]
     Scheme,

@@ -10,12 +10,16 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns a text without the user and the password that an address may have before an `@`, as in
-/// `http://user:password@host`. What follows a `?` is left out, too. Messages repeat addresses that
-/// are wrong. The path of a Unix socket has none of these.
+/// `http://user:password@host`. What follows a `?` is left out, too, and so is a key in PEM, which may
+/// stand in place of its file's path. Messages repeat addresses and paths that are wrong. The path of
+/// a Unix socket has none of these.
 #[must_use]
 pub fn hide_password(text: &str) -> Cow<'_, str> {
     if text.starts_with("unix:") {
         return Cow::Borrowed(text);
+    }
+    if let Some(begin) = text.find("-----BEGIN ") {
+        return Cow::Owned(format!("{}…", &text[..begin]));
     }
     let scheme = text.find("://");
     let start = scheme.map_or(0, |scheme| scheme + "://".len());
@@ -52,6 +56,7 @@ mod tests {
             ("http://root:s3cret@etcd:2379?p=s3cret", "http://…@etcd:2379?…"),
             ("http://etcd:2379", "http://etcd:2379"),
             ("redis@host", "redis@host"),
+            ("-----BEGIN PRIVATE KEY-----\nMC4CAQ==\n-----END PRIVATE KEY-----\n", "…"),
             ("unix:@name", "unix:@name"),
             ("unix:/run/a?b@c", "unix:/run/a?b@c"),
             ("", ""),

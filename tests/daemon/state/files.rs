@@ -152,6 +152,8 @@ fn files_that_are_no_exports_are_refused() {
     for (text, reason) in [
         ("", "not an export"),
         ("{}", "not an export"),
+        ("\"hunter2\"", "not an export"),
+        ("{\"snowbank_state_format\":\"hunter2\"}", "not an export"),
         ("{\"snowbank_state_format\":1,\"records\":[]}", "no source"),
         ("{\"snowbank_state_format\":9,\"records\":[{}]}", "format 9"),
     ] {
@@ -160,6 +162,7 @@ fn files_that_are_no_exports_are_refused() {
         assert_eq!(refused.code, Some(1));
         let said = refused.err;
         assert!(said.contains(reason) && said.lines().count() == 1, "{text:?}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
     }
     assert_eq!(machine.run(&["state", "show"]).code, Some(1), "a refused import made a state");
 }

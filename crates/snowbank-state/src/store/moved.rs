@@ -28,14 +28,16 @@ pub fn parse_export(text: &str) -> Result<Vec<Record>, StateError> {
     }
     let unusable = |error: FormError| StateError::new(Cause::Damaged, format!("the export: {error}"));
     let found: Value = serde_json::from_str(text).map_err(not_an_export)?;
+    // The file may be one of secrets, so a message repeats none of its values.
+    let of_other_form = |_| not_an_export("it is JSON of another form");
     // The form is read first, because this program may not be able to read the rest.
-    let head = Head::deserialize(&found).map_err(not_an_export)?;
+    let head = Head::deserialize(&found).map_err(of_other_form)?;
     let format = head.snowbank_state_format;
     let least_reader = head.least_reader.unwrap_or(format);
     FORM.may_read(Form { format, least_reader }).map_err(unusable)?;
     // An import leaves the export as it is, so it may have fields that this program does not know.
     // This is the way back to an older program.
-    let Document { records } = Document::deserialize(&found).map_err(not_an_export)?;
+    let Document { records } = Document::deserialize(&found).map_err(of_other_form)?;
     if records.is_empty() { Err(not_an_export("it holds no source")) } else { Ok(records) }
 }
 
