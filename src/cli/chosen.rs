@@ -7,6 +7,9 @@ use snowbank_id::layout::{Layout, PRESETS, Preset, find_preset};
 /// The value of `decode --layout` for the numbers of a ticket counter, which have no layout.
 pub(super) const TICKET: &str = "ticket";
 
+/// The layout of IDs that nobody named, as of a daemon without a configuration.
+pub(super) const ASSUMED_LAYOUT: &str = "twitter";
+
 /// A layout that the user chose, by name or in text form.
 pub(super) struct Chosen {
     pub(super) preset: Option<&'static Preset>,

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::alias_keys::KeyOptions;
-use super::chosen::{Chosen, TICKET};
+use super::chosen::{ASSUMED_LAYOUT, Chosen, TICKET};
 use super::next::{Access, converse, describe};
 use super::write_json;
 use super::{Failure, Outcome};
@@ -134,8 +134,6 @@ fn ids_in<'t>(text: &'t str, format: &Format) -> impl Iterator<Item = &'t str> +
     text.split(is_around).filter(|id| !id.is_empty())
 }
 
-/// The layout of IDs without --layout and --config, as of a daemon without a configuration.
-const ASSUMED_LAYOUT: &str = "twitter";
 /// The name of the source of a daemon without a configuration.
 const DEFAULT_SOURCE: &str = "default";
 

@@ -1,10 +1,10 @@
 //! `snowbank range`.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::chosen::Chosen;
+use super::chosen::{ASSUMED_LAYOUT, Chosen};
 use super::write_json;
 use super::{Failure, Outcome};
 use snowbank_id::layout::UnixMicros;
@@ -18,31 +18,39 @@ pub(super) struct Arguments {
     /// The last instant, included with its whole tick; a date means its first instant, not its last
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     to: String,
-    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
-    #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
-    layout: String,
+    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout` [default:
+    /// twitter]
+    #[arg(long, value_name = "NAME|SPEC")]
+    layout: Option<String>,
     /// Print one JSON object instead of two lines
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let chosen = Chosen::resolve(&arguments.layout)?;
+    let chosen = Chosen::resolve(arguments.layout.as_deref().unwrap_or(ASSUMED_LAYOUT))?;
     let from = instant("--from", &arguments.from)?;
     let to = instant("--to", &arguments.to)?;
     let (first, last) = chosen.layout.range(from, to).map_err(Failure::usage)?;
     let mut answer = Vec::new();
     if arguments.json {
         // IDs are strings, because JavaScript's numbers are exact only up to 2^53.
-        let bounds = json!({
+        let mut bounds = json!({
             "layout": chosen.label(),
             "from": from.to_string(),
             "to": to.to_string(),
             "first": first.to_string(),
             "last": last.to_string(),
         });
+        if arguments.layout.is_none() {
+            bounds["layout_assumed"] = true.into();
+        }
         write_json(&bounds, &mut answer)?;
     } else {
+        if arguments.layout.is_none() {
+            // Programs read the two lines of standard output.
+            let _ = writeln!(io::stderr(), "of layout {ASSUMED_LAYOUT}, assumed (--layout)");
+        }
         writeln!(answer, "{first}\n{last}")?;
     }
     Ok(out.write_all(&answer)?)

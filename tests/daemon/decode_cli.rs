@@ -152,6 +152,8 @@ fn passwords_in_wrong_arguments_are_not_repeated() {
         &["decode", "5", "--address", "redis://hunter2@h:1"],
         &["next", "http://h:1?password=hunter2"],
         &["http://root:hunter2@h:1"],
+        &["next", "--address", "//root:hunter2@h"],
+        &["next", "--client-key", "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n"],
     ] {
         let line = snowbank(arguments).refusal(2);
         assert!(!line.contains("hunter2"), "{line}");
@@ -163,7 +165,15 @@ fn range_prints_the_first_and_the_last_id() {
     // The ticks of `twitter` are Unix ms - 1288834974657.
     let day = format!("{}\n{}\n", 174521825343_u64 << 22, (174608225344_u64 << 22) - 1);
     for from in ["2016-05-16", "1463356800000", "2016-05-16T02:00:00+02:00"] {
-        assert_eq!(prints(&["range", "--from", from, "--to", "2016-05-17"]), day, "{from}");
+        let of_twitter = ["range", "--layout", "twitter", "--from", from, "--to", "2016-05-17"];
+        assert_eq!(prints(&of_twitter), day, "{from}");
+    }
+    let span = ["range", "--from", "2016-05-16", "--to", "2016-05-17"];
+    for (more, is_assumed) in [(&[][..], true), (&["--layout", "twitter"], false)] {
+        let arguments = [&span, more].concat();
+        assert_eq!(snowbank(&arguments).err.contains("layout twitter, assumed"), is_assumed, "{more:?}");
+        let value = prints_json(&[&arguments, &["--json"][..]].concat());
+        assert_eq!(value["layout_assumed"] == true, is_assumed, "{value}");
     }
     // If the layout's epoch is 1970, even a small number means Unix milliseconds.
     let in_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
