@@ -53,7 +53,6 @@ final class Connection {
     private boolean isLeft;
     private @Nullable Future<?> check;
     private long checkAtNanos;
-    private boolean isLastLook;
     /** True once a byte of the next frame has come. */
     private boolean isBegun;
 
@@ -69,8 +68,9 @@ final class Connection {
         /** When the daemon could read it: when it was sent, or the reply before it had ended. */
         long dueNanos;
         long dueWallMs;
-        /** When the daemon counts as stalled. */
+        /** When the daemon counts as stalled, and whether its reply was looked for since. */
         long stallsAtNanos;
+        boolean isLastLook;
 
         Sent(Call call, LongConsumer next, long maxCount) {
             this.call = call;
@@ -205,6 +205,7 @@ final class Connection {
     private void expect(Sent front) {
         long limitMs = core.limits.answerMs + (isBegun ? 0 : front.waitMs);
         front.stallsAtNanos = core.limits.clock.nanos() + limitMs * 1_000_000;
+        front.isLastLook = false;
         armCheck(front);
     }
 
@@ -228,13 +229,12 @@ final class Connection {
                 return;
             }
             if (front.stallsAtNanos - core.limits.clock.nanos() > 0) {
-                isLastLook = false;
                 armCheck(front);
                 return;
             }
-            if (!isLastLook) {
+            if (!front.isLastLook) {
                 // A program that was stopped has not read yet what came meanwhile.
-                isLastLook = true;
+                front.isLastLook = true;
                 check = Core.after(LAST_LOOK_NANOS, this::onCheck);
                 return;
             }

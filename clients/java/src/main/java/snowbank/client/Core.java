@@ -14,7 +14,6 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -40,8 +39,6 @@ final class Core {
     final Rest rest;
     final Buffer buffer;
     final Greet rounds;
-    /** The calls of the application in flight, for a close that lets them end. */
-    final AtomicInteger applicationCalls = new AtomicInteger();
     /** All calls in flight, and all open connections, which the end of the client ends. */
     final Set<Call> calls = ConcurrentHashMap.newKeySet();
     final Set<Connection> connections = ConcurrentHashMap.newKeySet();
@@ -90,21 +87,26 @@ final class Core {
             this.task = task;
         }
 
-        /** Empties it, here or on its own thread, unless another one does. */
+        /**
+         * Empties it, here or on its own thread, unless another one does. What comes meanwhile is for
+         * its own: others must not hold up the call that is here.
+         */
         void empty(boolean isHere) {
-            if (!isHere) {
-                try {
-                    own.execute(() -> empty(true));
-                } catch (OutOfMemoryError noThread) {
-                    // Who adds to it next empties it.
+            if (isHere) {
+                if (queue.isEmpty() || !emptying.tryLock()) {
+                    return;
                 }
-                return;
-            }
-            while (!queue.isEmpty() && emptying.tryLock()) {
                 try {
                     task.accept(queue);
                 } finally {
                     emptying.unlock();
+                }
+            }
+            if (!queue.isEmpty()) {
+                try {
+                    own.execute(() -> empty(true));
+                } catch (OutOfMemoryError noThread) {
+                    // Who adds to it next empties it.
                 }
             }
         }
@@ -150,6 +152,12 @@ final class Core {
         if (problem != null) {
             call.fail(problem);
         }
+    }
+
+    /** Ends once no call of the application is in flight. */
+    CompletableFuture<Void> applicationCalls() {
+        return CompletableFuture.allOf(calls.stream().filter(call -> !call.request.isFetch())
+            .map(call -> call.answer).toArray(CompletableFuture<?>[]::new));
     }
 
     void opened(Connection connection) {

@@ -191,19 +191,22 @@ final class Rest {
         endpoint.restsUntilNanos = System.nanoTime() + nanos;
     }
 
-    /** Moves to an earlier endpoint of the caller's order. */
+    /** Moves to an earlier endpoint of the caller's order, unless a dial is in flight. */
     void backTo(int index) {
         Connection left;
         synchronized (this) {
-            left = endpoints.get(current).connection();
-            if (index >= current || left == null) {
+            Endpoint later = endpoints.get(current);
+            left = later.connection();
+            if (index >= current || left == null && later.dial != null) {
                 return;
             }
-            endpoints.get(current).dial = null;
+            later.dial = null;
             current = index;
             endpoints.get(index).restsUntilNanos = System.nanoTime();
         }
-        left.finish();
+        if (left != null) {
+            left.finish();
+        }
     }
 
     /** Returns the refusal with the shortest wait, if no endpoint may serve within that time. */

@@ -5,6 +5,8 @@ import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
 
@@ -27,8 +29,6 @@ import java.util.function.LongSupplier;
 public final class SnowbankClient implements AutoCloseable, LongSupplier {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final long COUNT_MAX = Integer.MAX_VALUE - 8;
-    /** How often a close with a time looks whether calls are in flight. */
-    private static final long CLOSE_POLL_MS = 5;
 
     final Core core;
     private final Cleaner.Cleanable cleanable;
@@ -74,7 +74,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     }
 
     private Call waiter(Duration timeout) {
-        Call waiter = call(new Wire.Request(Wire.NEXT, 1, true), timeout);
+        Call waiter = call(batchOf(1), timeout);
         core.buffer.serve(waiter);
         return waiter;
     }
@@ -137,15 +137,15 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Lets the calls in flight end within this time, and then closes the client. Later calls fail. */
     public void close(Duration timeout) {
-        long end = System.nanoTime() + ClientOptions.checkedTimeout(timeout).toNanos();
+        long allowedNanos = ClientOptions.checkedTimeout(timeout).toNanos();
         core.isClosing = true;
         core.buffer.drop();
         try {
-            while (core.applicationCalls.get() > 0 && System.nanoTime() - end < 0) {
-                Thread.sleep(CLOSE_POLL_MS);
-            }
+            core.applicationCalls().get(allowedNanos, TimeUnit.NANOSECONDS);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
+        } catch (ExecutionException | TimeoutException error) {
+            // Their callers hear of it.
         } finally {
             close();
         }
@@ -159,17 +159,13 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
 
     /** Begins a call of the application. */
     private Call call(Wire.Request request, Duration timeout) {
-        Duration allowed = ClientOptions.checkedTimeout(timeout);
+        Call call = new Call(core, request, ClientOptions.checkedTimeout(timeout)).begin();
+        // A client is not dropped while a call is in flight.
+        call.answer.whenComplete((reply, error) -> Reference.reachabilityFence(this));
+        // Looked at last: a close that begins now waits for this call, or this call sees it.
         if (core.isClosing) {
-            throw Core.closed();
+            call.fail(Core.closed());
         }
-        core.applicationCalls.incrementAndGet();
-        Call call = new Call(core, request, allowed).begin();
-        call.answer.whenComplete((reply, error) -> {
-            core.applicationCalls.decrementAndGet();
-            // A client is not dropped while a call is in flight.
-            Reference.reachabilityFence(this);
-        });
         return call;
     }
 
@@ -180,7 +176,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
             if (error.getCause() instanceof SnowbankException failure) {
                 throw failure.here();
             }
-            throw Core.closed();
+            throw new IllegalStateException(error.getCause().getMessage(), error.getCause());
         } catch (InterruptedException error) {
             call.answer.cancel(false);
             Thread.currentThread().interrupt();
@@ -188,14 +184,10 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         }
     }
 
-    /** Returns a future that no thread of the client completes. Who cancels it cancels the call. */
+    /** Returns a future that no thread of the client completes. Who ends it ends the call. */
     private static <T> CompletableFuture<T> async(Call call, Function<Call.Reply, T> result) {
         CompletableFuture<T> future = call.answer.thenApplyAsync(result);
-        future.whenComplete((value, error) -> {
-            if (future.isCancelled()) {
-                call.answer.cancel(false);
-            }
-        });
+        future.whenComplete((value, error) -> call.answer.cancel(false));
         return future;
     }
 }

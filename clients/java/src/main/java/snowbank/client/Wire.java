@@ -148,7 +148,7 @@ final class Wire {
     /**
      * What a daemon says of itself.
      *
-     * @param goodForMs how long after a reply its IDs may be handed out
+     * @param goodForMs how long after it was asked for an ID may be handed out
      * @param maxCount the most IDs of a request
      */
     record Welcome(int goodForMs, long maxCount, long instance, long[] claims) {

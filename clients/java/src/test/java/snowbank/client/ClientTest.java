@@ -156,6 +156,27 @@ class ClientTest {
     }
 
     @Test
+    void aThreadOfTheApplicationSendsOnce() throws Exception {
+        AtomicInteger here = new AtomicInteger();
+        AtomicInteger all = new AtomicInteger();
+        Thread caller = Thread.currentThread();
+        var outbox = new Core.Outbox<Integer>("snowbank-test", 1, queue -> {
+            queue.clear();
+            if (Thread.currentThread() == caller) {
+                here.incrementAndGet();
+            }
+            // Another call comes meanwhile.
+            if (all.incrementAndGet() < 1_000) {
+                queue.add(1);
+            }
+        });
+        outbox.queue.add(1);
+        outbox.empty(true);
+        assertEquals(1, here.get());
+        eventually("its own thread sends the rest", () -> all.get() == 1_000);
+    }
+
+    @Test
     void futuresBringWhatBlockingCallsDo() throws Exception {
         client.pingAsync().get();
         long[] ids = client.batchAsync(3).get();
@@ -192,6 +213,52 @@ class ClientTest {
     }
 
     @Test
+    @Timeout(60)
+    void whatEndsAFutureEndsItsCall() throws Exception {
+        daemon.isSilent = true;
+        try (SnowbankClient patient = new SnowbankClient(options().timeout(Duration.ofDays(1)))) {
+            for (Consumer<CompletableFuture<?>> end : List.<Consumer<CompletableFuture<?>>>of(future -> future.cancel(false),
+                    future -> future.completeExceptionally(new IOException()), future -> future.orTimeout(1, TimeUnit.MILLISECONDS))) {
+                end.accept(patient.batchAsync(1));
+                eventually("its call has ended", patient.core.calls::isEmpty);
+            }
+        }
+    }
+
+    @Test
+    void whatEndsACallIsNamed() throws Exception {
+        daemon.isSilent = true;
+        CompletableFuture<Throwable> told = new CompletableFuture<>();
+        new Core.Worker("calls", () -> told.complete(assertThrows(IllegalStateException.class, client::ping))).start();
+        eventually("a call", () -> !client.core.calls.isEmpty());
+        client.core.calls.forEach(call -> call.fail(new OutOfMemoryError("unable to create native thread")));
+        assertEquals("unable to create native thread", told.get(30, TimeUnit.SECONDS).getMessage());
+    }
+
+    @Test
+    @Timeout(60)
+    void aRoundMovesAClientWithoutAConnectionToo() throws Exception {
+        CountDownLatch hold = new CountDownLatch(1);
+        daemon.onHello = () -> await(hold);
+        try (FakeDaemon second = new FakeDaemon()) {
+            ClientOptions options = ClientOptions.to(daemon.address(), second.address()).preferFirst(true).timeout(PATIENCE);
+            options.limits.connectMs = 1_000;
+            options.limits.firstRoundMs = 1;
+            options.limits.roundMs = 10;
+            try (SnowbankClient both = new SnowbankClient(options)) {
+                assertTrue(second.owns(both.batch(1)[0]));
+                // As a daemon's idle_timeout does.
+                second.drop();
+                eventually("no connection", () -> both.stats().endpoint().isEmpty());
+                hold.countDown();
+                int rounds = daemon.tokens.size();
+                eventually("a whole round", () -> daemon.tokens.size() >= rounds + 3);
+                assertTrue(daemon.owns(both.batch(1)[0]));
+            }
+        }
+    }
+
+    @Test
     void interruptEndsTheCallOfThatThread() throws Exception {
         daemon.isSilent = true;
         AtomicReference<SnowbankException> error = new AtomicReference<>();
@@ -217,6 +284,10 @@ class ClientTest {
         client.close(Duration.ofMillis(20));
         for (CompletableFuture<?> call : List.of(next, batch, ping)) {
             var error = assertThrows(ExecutionException.class, () -> call.get(30, TimeUnit.SECONDS));
+            assertTrue(error.getCause() instanceof IllegalStateException, error.toString());
+        }
+        for (CompletableFuture<?> late : List.of(client.nextAsync(), client.batchAsync(1), client.pingAsync())) {
+            var error = assertThrows(ExecutionException.class, late::get);
             assertTrue(error.getCause() instanceof IllegalStateException, error.toString());
         }
         client.close();
