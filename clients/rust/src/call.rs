@@ -11,7 +11,7 @@ use snowbank_wire::Action;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::buffer::Covers;
 use crate::connection::{Answer, Asked, Connection};
@@ -65,6 +65,17 @@ struct State {
     openness: Openness,
     tasks: Vec<AbortHandle>,
     makes_rounds: bool,
+}
+
+impl State {
+    /// Returns an error if no call may go on: the client is closed, or two daemons collide.
+    fn allows_calls(&self) -> Result<(), Error> {
+        match &self.collision {
+            _ if self.openness == Openness::Closed => Err(Error::Closed),
+            Some(collision) => Err(Error::Collision(collision.clone())),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,11 +170,10 @@ impl Core {
             return Err(Error::Forked);
         }
         let state = self.state();
-        match (state.openness, &state.collision) {
-            (Openness::Closed | Openness::Closing, _) => Err(Error::Closed),
-            (Openness::Open, Some(collision)) => Err(Error::Collision(collision.clone())),
-            (Openness::Open, None) => Ok(()),
+        if state.openness == Openness::Closing {
+            return Err(Error::Closed);
         }
+        state.allows_calls()
     }
 
     /// Begins a call.
@@ -219,7 +229,7 @@ impl Core {
                             }
                             match self.stay(at, &refusal, deadline)? {
                                 Some(until) if !self.options.take_turns => {
-                                    sleep_until(deadline.at.min(until)).await;
+                                    self.pause(deadline.at.min(until)).await?;
                                 }
                                 Some(_) => {}
                                 None => {
@@ -256,12 +266,7 @@ impl Core {
     /// before it.
     fn step(&self, turn: usize, failures: &[u64], deadline: &Deadline) -> Result<Step, Error> {
         let mut state = self.state();
-        if state.openness == Openness::Closed {
-            return Err(Error::Closed);
-        }
-        if let Some(collision) = &state.collision {
-            return Err(Error::Collision(collision.clone()));
-        }
+        state.allows_calls()?;
         if let Some(refused) = state.endpoints.refused_since(failures, deadline.at) {
             return Err(refused);
         }
@@ -275,6 +280,17 @@ impl Core {
             state.endpoints.all[at].is_dialing = true;
         }
         Ok(step)
+    }
+
+    /// Waits until then, or until no call may go on.
+    async fn pause(&self, until: Instant) -> Result<(), Error> {
+        loop {
+            let changed = self.changed.notified();
+            self.state().allows_calls()?;
+            if timeout_at(until, changed).await.is_err() {
+                return Ok(());
+            }
+        }
     }
 
     /// Stays at a daemon that asks for it. Returns the end of the pause, or `None` if the call goes on
@@ -292,13 +308,11 @@ impl Core {
         }
     }
 
-    /// Notes that a call was answered. The answer counts for nothing if two daemons collide.
+    /// Notes that a call was answered. The answer counts for nothing if no call may go on.
     fn answered(&self, at: usize, answer: Answer) -> Result<Answer, Error> {
         let mut state = self.state();
         state.endpoints.answered(at);
-        if let Some(collision) = &state.collision {
-            return Err(Error::Collision(collision.clone()));
-        }
+        state.allows_calls()?;
         drop(state);
         self.figures.calls.add(1);
         Ok(answer)
@@ -344,7 +358,7 @@ impl Core {
                 self.epoch.fetch_add(1, Ordering::Relaxed);
                 self.emit(Event::Collision(collision));
             }
-            (Some(_), None) => self.emit(Event::CollisionOver),
+            (Some(before), None) => self.emit(Event::CollisionOver(before)),
             _ => {}
         }
     }
@@ -403,12 +417,12 @@ impl Core {
 
     /// Connects to an endpoint, for all calls that wait.
     async fn connect(self: Arc<Self>, at: usize) {
-        let (name, address) = {
+        let (name, place) = {
             let state = self.state();
             let endpoint = &state.endpoints.all[at];
-            (endpoint.name.clone(), endpoint.address.clone())
+            (endpoint.name.clone(), endpoint.place.clone())
         };
-        match dial(&self.options, &self.options.endpoints[at], &name, &address).await {
+        match dial(&self.options, &self.options.endpoints[at], &name, &place).await {
             Ok(opened) => self.adopt(at, opened),
             Err(failure) => {
                 match &failure {

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use snowbank_wire::collect::{IdCollector, Progress};
-use snowbank_wire::info::MAX_INFO_SIZE;
+use snowbank_wire::collect::{IdCollector, InfoCollector, Progress};
 use snowbank_wire::reply::{self, Reply as Frame};
 use snowbank_wire::{Next, Parsed, Wait, request};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -96,7 +95,7 @@ impl Connection {
         ended: impl FnOnce(u64, Option<Failure>) + Send + 'static,
     ) -> Self {
         let Opened { streams, input, welcome, .. } = opened;
-        let (queue, requests) = mpsc::channel(MAX_QUEUED);
+        let (queue, mut requests) = mpsc::channel(MAX_QUEUED);
         let max_count = welcome.max_count;
         let mut row = Row {
             endpoint,
@@ -112,7 +111,7 @@ impl Connection {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let task = tokio::spawn(async move {
-            let failure = row.run(requests).await;
+            let failure = row.run(&mut requests).await;
             ended(number, failure);
         });
         Self { number, queue, task: task.abort_handle(), max_count }
@@ -161,12 +160,12 @@ struct InFlight {
 enum Collected {
     Ids(IdCollector),
     Pong,
-    Info(Vec<u8>),
+    Info(InfoCollector),
 }
 
 impl Row {
     /// Serves requests until the connection ends. Returns the reason if that is a failure.
-    async fn run(&mut self, mut requests: mpsc::Receiver<Queued>) -> Option<Failure> {
+    async fn run(&mut self, requests: &mut mpsc::Receiver<Queued>) -> Option<Failure> {
         let mut last_look = None;
         loop {
             match self.parse() {
@@ -263,7 +262,7 @@ impl Row {
             Asked::Ping => (request::encode_ping(&mut frame, tag, PING), Collected::Pong),
             Asked::Info => {
                 request::encode_info(&mut frame, tag);
-                (Ok(()), Collected::Info(Vec::new()))
+                (Ok(()), Collected::Info(InfoCollector::default()))
             }
         };
         // The options were checked, so each request fits its frame.
@@ -320,12 +319,7 @@ impl Row {
             (_, Frame::Error(_)) if !front.has_begun => Progress::Done,
             (Collected::Ids(ids), frame) => ids.add(frame).map_err(|bad| Failure::new(broken(bad)))?,
             (Collected::Pong, Frame::Pong(PING)) => Progress::Done,
-            (Collected::Info(json), Frame::Info { json: more_json, more })
-                if json.len() + more_json.len() <= MAX_INFO_SIZE =>
-            {
-                json.extend_from_slice(more_json);
-                if *more { Progress::More } else { Progress::Done }
-            }
+            (Collected::Info(info), frame) => info.add(frame).map_err(|bad| Failure::new(broken(bad)))?,
             _ => return Err(Failure::new(broken("a frame of another kind than the request asked for"))),
         };
         if progress == Progress::More {
@@ -353,7 +347,9 @@ impl Row {
                 max_count: self.welcome.max_count,
             }),
             (None, Collected::Pong) => Answer::Pong,
-            (None, Collected::Info(json)) => Answer::Info(String::from_utf8_lossy(&json).into_owned()),
+            (None, Collected::Info(info)) => {
+                Answer::Info(String::from_utf8_lossy(&info.into_json()).into_owned())
+            }
         };
         // The error means that the call was cancelled or late.
         drop(answer.send(answered));
@@ -370,4 +366,27 @@ async fn push(writer: &mut (impl AsyncWrite + Unpin), output: &mut BytesMut) -> 
     }
     writer.write_buf(output).await?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod unit {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_end_of_a_connection_is_noted_before_its_calls_hear_of_it() {
+        let streams = Streams { reader: Box::new(tokio::io::empty()), writer: Box::new(tokio::io::sink()) };
+        let welcome =
+            Welcome { good_for: Duration::from_secs(1), max_count: 1, instance: 1, claims: Vec::new() };
+        let opened = Opened { streams, input: BytesMut::new(), welcome };
+        let is_noted = Arc::new(AtomicBool::new(false));
+        let note = is_noted.clone();
+        let connection = Connection::start(opened, "ids".into(), Duration::from_secs(5), move |_, _| {
+            std::thread::sleep(Duration::from_millis(200));
+            note.store(true, Ordering::SeqCst);
+        });
+        assert!(connection.ask(Asked::Ping).await.is_none());
+        assert!(is_noted.load(Ordering::SeqCst));
+    }
 }

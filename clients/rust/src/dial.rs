@@ -2,9 +2,10 @@
 //! Rules 1 and 2 of the page.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -12,8 +13,9 @@ use snowbank_wire::reply::{self, Reply as Frame};
 use snowbank_wire::{Address, Hello, MAX_REPLY_LENGTH, MIN_LENGTH, Parsed, VERSION, one_line, request};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
-use tokio::time::{timeout, timeout_at};
+use tokio::sync::Mutex;
+use tokio::sync::oneshot::{self, Receiver, error::TryRecvError};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Refusal;
 use crate::options::{ClientOptions, FOREVER};
@@ -66,28 +68,76 @@ impl Failure {
     }
 }
 
-/// Returns the number of an address of a name.
-pub(crate) fn random_address() -> Arc<AtomicUsize> {
-    Arc::new(AtomicUsize::new(fastrand::usize(..1 << 16)))
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(describe(&error))
+    }
 }
 
-/// Connects to an endpoint and greets. `next` is the number of the address of its name that is
-/// tried first, and then of the one behind the last.
+/// Where the connections to an endpoint go.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The number of the address that is tried next, among those of the name: at first a random one.
+    next: AtomicUsize,
+    /// The last look-up. The next connection may find it unfinished.
+    lookup: Mutex<Option<Receiver<io::Result<Vec<SocketAddr>>>>>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { next: AtomicUsize::new(fastrand::usize(..1 << 16)), lookup: Mutex::new(None) })
+    }
+
+    /// Looks a name up, and goes on with a look-up that has not ended.
+    async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        #[cfg(test)]
+        if host == "ids.example" {
+            return Ok([1, 2, 3].map(|last| SocketAddr::new([127, 0, 0, last].into(), port)).into());
+        }
+        let mut lookup = self.lookup.lock().await;
+        if lookup.as_mut().is_some_and(|last| !matches!(last.try_recv(), Err(TryRecvError::Empty))) {
+            *lookup = None;
+        }
+        let running = match &mut *lookup {
+            Some(running) => running,
+            none => {
+                let host = host.to_owned();
+                none.insert(on_a_thread(move || (host, port).to_socket_addrs().map(Iterator::collect))?)
+            }
+        };
+        running.await.map_err(io::Error::other)?
+    }
+}
+
+/// Does what may block on a thread of its own: the application may keep those of its runtime busy.
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
+    let (done, outcome) = oneshot::channel();
+    thread::Builder::new().name("snowbank-client".to_owned()).spawn(move || drop(done.send(work())))?;
+    Ok(outcome)
+}
+
+/// Connects to an endpoint and greets.
 pub(crate) async fn dial(
     options: &ClientOptions,
     endpoint: &Address,
     name: &Arc<str>,
-    next: &AtomicUsize,
+    place: &Place,
 ) -> Result<Opened, Failure> {
     // A service manager may accept for a daemon that it is about to start. The call's deadline comes
     // later, so that the error says what is missing.
     let waits = options.fail_fast && options.endpoints.len() == 1;
     let limit = if waits { options.timeout.min(FOREVER) * 9 / 10 } else { options.limits.connect };
     let deadline = Instant::now() + limit;
-    let connect = connect(options, endpoint, next, deadline);
+    let connect = connect(options, endpoint, place, deadline);
     let late = |_| Failure::new(format!("cannot connect within {limit:?}"));
     let connected = timeout_at(deadline, connect).await.map_err(late)?;
     let streams = connected.map_err(|error| Failure::new(format!("cannot connect: {}", describe(&error))))?;
+    // A program that was blocked meanwhile finds only now that it is connected.
+    let now = Instant::now();
+    let deadline = if now < deadline { deadline } else { now + options.limits.answer };
     let silent = "it accepted the connection and sent no greeting: is the daemon stopped, or does another program listen there, such as a Redis?";
     let greeted = timeout_at(deadline, greet(options, streams, name)).await;
     let (streams, input, welcome) = greeted.map_err(|_| Failure::new(silent))??;
@@ -97,7 +147,7 @@ pub(crate) async fn dial(
 async fn connect(
     options: &ClientOptions,
     endpoint: &Address,
-    next: &AtomicUsize,
+    place: &Place,
     deadline: Instant,
 ) -> io::Result<Streams> {
     match endpoint {
@@ -109,16 +159,15 @@ async fn connect(
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
         Address::Tcp { host, port } => {
-            let (reader, writer) = connect_any(options, host, *port, next, deadline).await?.into_split();
+            let (reader, writer) = connect_any(options, host, *port, place, deadline).await?.into_split();
             Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
         }
         #[cfg(feature = "tls")]
         Address::Tls { host, port } => {
-            // A blocking thread reads the files, because other tasks share the current thread.
             let files = options.tls.clone();
-            let read = tokio::task::spawn_blocking(move || files.read()).await;
-            let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
-            let stream = connect_any(options, host, *port, next, deadline).await?;
+            let read = on_a_thread(move || files.read())?.await.map_err(io::Error::other)?;
+            let connector = read.map_err(io::Error::other)?;
+            let stream = connect_any(options, host, *port, place, deadline).await?;
             let silent = "it accepted the connection and did not finish the TLS handshake";
             let late = |_| io::Error::new(io::ErrorKind::TimedOut, silent);
             let secured = timeout_at(deadline, connector.connect(host, stream)).await.map_err(late)??;
@@ -132,19 +181,19 @@ async fn connect(
     }
 }
 
-/// Resolves the name, and connects to the first of its addresses that accepts, from the one with
-/// the number `next` on, in a circle.
+/// Resolves the name, and connects to the first of its addresses that accepts, from the one behind
+/// the last that was tried on, in a circle.
 async fn connect_any(
     options: &ClientOptions,
     host: &str,
     port: u16,
-    next: &AtomicUsize,
+    place: &Place,
     deadline: Instant,
 ) -> io::Result<TcpStream> {
     let limit = options.limits.accept;
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {limit:?}"));
-    let found = timeout(limit, tokio::net::lookup_host((host, port))).await;
-    let mut addresses: Vec<SocketAddr> = found.map_err(|_| late("the name was not resolved"))??.collect();
+    let found = timeout(limit, place.look_up(host, port)).await;
+    let mut addresses = found.map_err(|_| late("the name was not resolved"))??;
     // Resolvers change the order from one answer to the next.
     addresses.sort_unstable();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -153,7 +202,7 @@ async fn connect_any(
         if Instant::now() >= deadline {
             return Err(late("no address accepted"));
         }
-        let address = addresses[next.fetch_add(1, Ordering::Relaxed) % addresses.len()];
+        let address = addresses[place.next.fetch_add(1, Ordering::Relaxed) % addresses.len()];
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 // Without this, the kernel may delay a small request until an earlier request is
@@ -176,10 +225,8 @@ async fn greet(
 ) -> Result<(Streams, BytesMut, Welcome), Failure> {
     let token = if options.token_file.is_some() {
         let options = options.clone();
-        let read = tokio::task::spawn_blocking(move || options.read_token()).await;
-        read.map_err(|error| Failure::new(error.to_string()))?
+        on_a_thread(move || options.read_token())?.await.map_err(io::Error::other)?
     } else {
-        // Without a file, a greeting needs no thread of the application's runtime.
         options.read_token()
     };
     let token = token.map_err(|none| Failure::new(none.to_string()))?;
@@ -200,7 +247,7 @@ async fn greet(
                 input.reserve(READ_SIZE);
                 match (streams.reader.read_buf(&mut input).await, sent.as_ref()) {
                     (Ok(0) | Err(_), Err(error)) => return Err(Failure::new(describe(error))),
-                    (Err(error), Ok(())) => return Err(Failure::new(describe(&error))),
+                    (Err(error), Ok(())) => return Err(error.into()),
                     (Ok(0), Ok(())) => {
                         return Err(Failure::new("it closed the connection before its greeting"));
                     }
@@ -268,9 +315,23 @@ mod unit {
     #[tokio::test]
     async fn an_address_without_time_left_is_not_tried() {
         let options = ClientOptions::new(["127.0.0.1:7660"]).expect("an address");
-        let next = AtomicUsize::new(7);
-        connect_any(&options, "127.0.0.1", 7660, &next, Instant::now()).await.expect_err("no time");
-        assert_eq!(next.into_inner(), 7);
+        let place = Place::new();
+        let next = place.next.load(Ordering::Relaxed);
+        connect_any(&options, "127.0.0.1", 7660, &place, Instant::now()).await.expect_err("no time");
+        assert_eq!(place.next.load(Ordering::Relaxed), next);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_has_not_ended_is_not_begun_again() {
+        let place = Place::new();
+        let (ends, running) = oneshot::channel();
+        *place.lookup.lock().await = Some(running);
+        for _ in 0..2 {
+            timeout(Duration::from_millis(50), place.look_up("localhost", 1)).await.expect_err("it runs");
+        }
+        ends.send(Ok(Vec::new())).expect("the place waits for it");
+        // It ended before this dial began.
+        assert_ne!(place.look_up("localhost", 1).await.expect("addresses"), []);
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub enum Error {
 }
 
 /// A daemon's ERROR reply.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{endpoint} refused: {}{}{}", self.name(), separated(message), retry_hint(*retry_after))]
 pub struct Refusal {
@@ -69,6 +70,7 @@ pub struct Refusal {
 }
 
 /// Two daemons with one claim: they hand out the same IDs.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {} are two daemons with the same worker ID: both hand out the same IDs; stop one of them, and start it \

@@ -2,14 +2,13 @@
 //! and 8 of the page. Time is an argument.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use snowbank_wire::Action;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::dial::{Failure, random_address};
+use crate::dial::{Failure, Place};
 use crate::error::{Error, Refusal};
 
 /// The back-off of an endpoint after its first failure. Each further one doubles it.
@@ -34,8 +33,7 @@ pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) is_dialing: bool,
-    /// The number of the address that is tried next, among those of the name.
-    pub(crate) address: Arc<AtomicUsize>,
+    pub(crate) place: Arc<Place>,
     /// The limit of the last random rest, or zero if the last call was answered.
     backoff: Duration,
     /// The time before which it is not connected again, nor asked if calls take turns.
@@ -73,7 +71,7 @@ impl Endpoints {
             name,
             connection: None,
             is_dialing: false,
-            address: random_address(),
+            place: Place::new(),
             backoff: Duration::ZERO,
             rests_until: now,
             serves_at: now,

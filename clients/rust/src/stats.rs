@@ -57,7 +57,7 @@ pub enum Event {
     /// Two endpoints are daemons that hand out the same IDs. Calls fail from now on.
     Collision(Arc<Collision>),
     /// The two daemons are gone, or hand out different IDs. Calls go on.
-    CollisionOver,
+    CollisionOver(Arc<Collision>),
 }
 
 #[cfg(feature = "tracing")]
@@ -74,7 +74,9 @@ impl Event {
             Self::Collision(collision) => tracing::error!(
                 one = %collision.endpoints[0], other = %collision.endpoints[1], claim = collision.claim, "collision"
             ),
-            Self::CollisionOver => tracing::info!("collision over"),
+            Self::CollisionOver(collision) => tracing::info!(
+                one = %collision.endpoints[0], other = %collision.endpoints[1], "collision over"
+            ),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The reason for a refusal. A later version may have further codes; see [`ErrorCode::from_u16`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[repr(u16)]
 pub enum ErrorCode {
     /// The length, body or flags of the request are not allowed.
@@ -76,6 +77,7 @@ impl ErrorCode {
 
 /// What an ERROR asks of the client. A client looks at the action alone: codes are for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum Action {
     /// Tell the caller: another attempt would get the same answer.

@@ -167,6 +167,12 @@ impl InfoCollector {
         Ok(if *more { Progress::More } else { Progress::Done })
     }
 
+    /// Returns the JSON, which is complete once [`add`](Self::add) has returned [`Progress::Done`].
+    #[must_use]
+    pub fn into_json(self) -> Vec<u8> {
+        self.json
+    }
+
     /// Reads the JSON.
     ///
     /// # Errors

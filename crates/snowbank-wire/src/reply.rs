@@ -116,7 +116,7 @@ impl<'a> ErrorReply<'a> {
 pub struct Welcome<'a> {
     /// The version that both sides speak from now on.
     pub version: u8,
-    /// The longest time for which a client may keep an ID after its reply came.
+    /// The longest time for which a client may keep an ID after it was asked for.
     pub good_for: Duration,
     /// The most IDs of one request.
     pub max_count: u32,

@@ -22,7 +22,8 @@ fn event(event: &Event) {
             let _: (Duration, &str) = (refusal.retry_after, &refusal.message);
         }
         Event::Collision(collision) => drop((collision.endpoints.clone(), collision.claim)),
-        Event::CollisionOver | _ => {}
+        Event::CollisionOver(collision) => drop(collision.endpoints.clone()),
+        _ => {}
     }
 }
 
@@ -67,4 +68,16 @@ fn reason(error: &Error) -> Option<(ErrorCode, Duration)> {
         Error::Forked | Error::NoRuntime | Error::Closed | _ => {}
     }
     Some((error.code()?, error.retry_after()?))
+}
+
+fn is_refused_for_good(code: ErrorCode, action: Action) -> bool {
+    match (code, action) {
+        // A later version may have more of both.
+        (ErrorCode::BadCount | ErrorCode::UnknownSource | ErrorCode::Unauthorized, Action::Tell) => true,
+        (
+            ErrorCode::Malformed | ErrorCode::Unsupported | ErrorCode::Exhausted | ErrorCode::ClockBehind,
+            _,
+        )
+        | (ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy | _, _) => false,
+    }
 }

@@ -3,14 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
 use super::Core;
 use crate::connection::{Answer, Asked, Connection};
-use crate::dial::{Opened, dial, random_address};
+use crate::dial::{Opened, Place, dial};
 use crate::error::Collision;
 
 /// The time between two rounds that find the same pair.
@@ -36,9 +35,9 @@ pub(crate) async fn rounds(core: Arc<Core>) {
     sleep(limits.first_round.mul_f64(fastrand::f64())).await;
     let mut suspects: HashSet<Pair> = HashSet::new();
     // Their own, because calls remember which address they used last.
-    let addresses: Vec<_> = core.options.endpoints.iter().map(|_| random_address()).collect();
+    let own: Vec<_> = core.options.endpoints.iter().map(|_| Place::new()).collect();
     loop {
-        let mut greeted = greet_all(&core, &addresses).await;
+        let mut greeted = greet_all(&core, &own).await;
         let found = pairs(&greeted);
         match found.iter().find(|(pair, _)| suspects.contains(pair)) {
             Some((pair, places)) if core.collision().is_none() => {
@@ -63,13 +62,13 @@ pub(crate) async fn rounds(core: Arc<Core>) {
 }
 
 /// Greets all endpoints at the same time. Returns those that greeted, in their order.
-async fn greet_all(core: &Arc<Core>, addresses: &[Arc<AtomicUsize>]) -> Vec<Greeted> {
+async fn greet_all(core: &Arc<Core>, own: &[Arc<Place>]) -> Vec<Greeted> {
     let mut tasks = tokio::task::JoinSet::new();
-    for (at, next) in addresses.iter().cloned().enumerate() {
+    for (at, place) in own.iter().cloned().enumerate() {
         let core = Arc::clone(core);
         tasks.spawn(async move {
             let endpoint = &core.options.endpoints[at];
-            let opened = dial(&core.options, endpoint, &core.name(at), &next).await;
+            let opened = dial(&core.options, endpoint, &core.name(at), &place).await;
             opened.ok().map(|opened| (at, opened))
         });
     }

@@ -9,8 +9,8 @@ use super::program::{Program, names};
 use super::steps::Player;
 
 /// The needs that this test cannot meet: a process with several threads cannot fork, and the
-/// simulated clock is one thread's. The client's own tests cover both. Names are resolved by tokio.
-const UNMET: [&str; 3] = ["fork", "clock", "names"];
+/// simulated clock is one thread's. The client's own tests cover both.
+const UNMET: [&str; 2] = ["fork", "clock"];
 
 /// The number of cases that are played at the same time. A case mostly waits, so this number need
 /// not depend on the number of cores.

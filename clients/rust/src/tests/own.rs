@@ -95,16 +95,61 @@ async fn what_a_daemon_tells_a_fetch_is_not_asked_again() {
     assert_eq!(told.code(), Some(crate::ErrorCode::Malformed), "{told}");
 }
 
+/// The daemon says "stay, 2 s" to the second call.
+#[tokio::test]
+async fn a_close_ends_a_call_that_stays() {
+    let daemon = Daemon::start("stay-beyond-the-deadline");
+    let client = daemon.client();
+    assert!(matches!(client.batch(1).await, Err(Error::Refused(_))));
+    let staying = client.clone();
+    let call = tokio::spawn(async move { staying.batch(1).await });
+    while client.stats().refusals < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.close();
+    // Far less than its pause, which takes a second at least.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(call.is_finished());
+    assert_eq!(call.await.expect("no panic"), Err(Error::Closed));
+}
+
+/// The program blocks its thread between the connection and HELLO.
+#[tokio::test]
+async fn a_program_that_was_blocked_greets_a_daemon_that_is_there() {
+    let daemon = Daemon::start("many-threads");
+    for yields in 0..8 {
+        let mut options = daemon.options();
+        options.limits.connect = Duration::from_millis(200);
+        let client = Client::new(options).expect("a client");
+        let calling = client.clone();
+        let call = tokio::spawn(async move { calling.ping().await });
+        for _ in 0..yields {
+            tokio::task::yield_now().await;
+        }
+        std::thread::sleep(Duration::from_millis(250));
+        assert!(call.await.expect("no panic").is_ok());
+        assert_eq!(client.stats().failures, 0, "after {yields} yields");
+    }
+}
+
 /// The only thread of the runtime for blocking work is busy.
 #[test]
-fn neither_a_greeting_nor_a_look_needs_a_thread_of_the_runtime() {
+fn neither_a_connection_nor_a_look_needs_a_thread_of_the_runtime() {
     let daemon = Daemon::start("many-threads");
+    let token = std::env::temp_dir().join(format!("snowbank-token-{}", std::process::id()));
+    std::fs::write(&token, "s3cret").expect("a file");
+    let name = daemon.address.replace("127.0.0.1", "localhost");
     let one = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let (free, busy) = std::sync::mpsc::channel::<()>();
     one.expect("a runtime").block_on(async {
         tokio::task::spawn_blocking(move || busy.recv());
-        let client = daemon.client();
+        let mut options = daemon.options().token_file(&token);
+        options.endpoints = ClientOptions::new([name]).expect("a name").endpoints;
+        let client = Client::new(options).expect("a client");
         assert_eq!(client.batch(1).await.map(|ids| ids.len()), Ok(1));
+        std::fs::remove_file(token).expect("it is there");
         let mut ids = client.ids();
         for _ in 0..100 {
             ids.next().await.expect("an ID");

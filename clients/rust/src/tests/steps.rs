@@ -73,7 +73,7 @@ fn connect(endpoints: &[String], options: &Value, events: &Events) -> Result<Cli
             Event::Failed { .. } => "failed",
             Event::Refused(_) => "refused",
             Event::Collision(_) => "collision",
-            Event::CollisionOver => "collision_over",
+            Event::CollisionOver(_) => "collision_over",
         };
         events.lock().expect("no panic").push(name);
         if let Some(client) = &*closed.lock().expect("no panic") {
