@@ -61,7 +61,8 @@ their worker IDs is refused here, until they are imported again. Exporting again
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
 
 Worker IDs and counters that the last daemon did not have any more leave only their bounds in the export: another daemon of \
-this machine may have them, and continues.
+this machine may have them, and continues. To move one of them, start a daemon here with it and a state directory of its own, \
+and export that.
 
 Worker IDs that a fleet assigned stay with the fleet, which may assign them to any daemon, also here. For these, the export only \
 holds the ID above which their source continues.
@@ -266,13 +267,7 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
     refuse_foreign(&stored, &path)?;
     // The locks keep daemons of this machine from taking the worker IDs before the import is
     // durable.
-    // A worker ID that was moved away from here may come back as a bound.
-    let was_released = |record: &Record| {
-        let marks = readable_marks(&directories.lock_dir, &record.numbering).unwrap_or_default();
-        !record.assigned && marks.iter().any(Mark::is_released)
-    };
-    let arriving = export.iter().filter(|record| record.is_movable() || was_released(record));
-    let arriving: Vec<Record> = arriving.cloned().collect();
+    let arriving: Vec<Record> = export.iter().filter(|record| record.is_movable()).cloned().collect();
     let locks = lock_records(&directories.lock_dir, &arriving)?;
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let merged = store::merge(stored, export.clone(), &owner, &KernelLog::open().host())?;
@@ -285,7 +280,12 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         let name = &record.name;
         let of = in_words(record);
         let bound = store::above_records(&merged, &record.numbering);
-        writeln!(out, "imported source {name:?}, {of}: goes on from ID {bound}")?;
+        match record.is_movable() {
+            true => writeln!(out, "imported source {name:?}, {of}: goes on from ID {bound}")?,
+            false => {
+                writeln!(out, "imported the bound of source {name:?}, {of}: a start is above ID {bound}")?
+            }
+        }
     }
     Ok(())
 }

@@ -129,21 +129,35 @@ fn an_export_takes_no_worker_id_from_another_daemon() {
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
 }
 
-/// The machine that had it meanwhile uses another one.
+/// On the machine that had it last, another daemon may have it.
 #[test]
-fn a_worker_id_comes_back_as_a_bound() {
+fn a_worker_id_that_was_moved_away_does_not_come_back_as_a_bound() {
     let [old, new] = [Machine::new(), Machine::new()];
-    old.start("worker_ids = 2").draw_and_stop();
-    let [there, back] = ["there", "back"].map(|name| old.path(name).display().to_string());
+    let both = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nworker_ids = 2\n";
+    let one = "[[sources]]\nname = \"a\"\nworker_ids = 1\n";
+    let of_b = Ask::of(1).source("b");
+    let daemon = old.start(both);
+    daemon.connect().next_once_granted(of_b);
+    daemon.stop();
+    let [there, back, last] = ["there", "back", "last"].map(|name| old.path(name).display().to_string());
     old.run(&["state", "export", "--output", &there]).printed();
     new.run(&["state", "import", &there]).printed();
-    let daemon = new.start("worker_ids = 2");
-    let last = daemon.draw_one();
-    daemon.stop();
-    new.start("worker_ids = 3").draw_and_stop();
+    new.start(one).draw_and_stop();
+    let another = new.beside("[[sources]]\nname = \"b\"\nworker_ids = 2\n").start();
+    another.draw_one();
     new.run(&["state", "export", "--output", &back]).printed();
-    old.run(&["state", "import", &back]).printed();
-    assert!(old.start("worker_ids = 2").draw_one() > last);
+    let said = old.run(&["state", "import", &back]).printed();
+    assert!(said.contains("imported the bound of source \"b\", worker ID 2"), "{said}");
+    old.setup(both).end().assert_refusal(&["moved worker ID 2"]);
+    old.start(one).draw_and_stop();
+    // What helps is a daemon there that has it, and another export.
+    let highest = another.draw_one();
+    another.stop();
+    let state = new.path("other").display().to_string();
+    new.run(&["state", "export", "--state-dir", &state, "--output", &last]).printed();
+    old.run(&["state", "import", &last]).printed();
+    let daemon = old.start(both);
+    assert!(daemon.connect().next_once_granted(of_b).runs()[0].first > highest);
 }
 
 #[test]

@@ -154,21 +154,24 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        let mut higher = merged.iter_mut().filter(|record| record.id_bound > arrived.id_bound);
+        let stays = |record: &&mut Record| record.id_bound > arrived.id_bound || has_left(record, &arrived);
+        let mut staying = merged.iter_mut().filter(stays);
         if !arrived.is_movable()
-            && let Some(higher) = higher.find(|record| record.key() == arrived.key())
+            && let Some(stored) = staying.find(|record| record.key() == arrived.key())
         {
-            higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
-            higher.restored |= arrived.restored;
+            stored.id_bound = stored.id_bound.max(arrived.id_bound);
+            stored.assigned_bound = stored.assigned_bound.max(arrived.assigned_bound);
+            stored.restored |= arrived.restored;
             continue;
         }
         // A record with another name stays, so that a source with that name starts above it. The
         // order of two imports then makes no difference. A released record is replaced, whatever
-        // its name.
+        // its name, unless its worker IDs were moved away and come back as a bound: another daemon may
+        // have them there.
         let replaces = |record: &mut Record| {
             record.forgotten == arrived.forgotten
                 && arrived.says_all_of(record)
-                && (record.released || record.name == arrived.name)
+                && if record.released { !has_left(record, &arrived) } else { record.name == arrived.name }
         };
         let replaced: Vec<Record> = merged.extract_if(.., replaces).collect();
         // What a replaced record says beyond its bound stays.
@@ -182,6 +185,12 @@ pub fn merge(
     }
     keep_highest_forgotten(&mut merged);
     Ok(merged)
+}
+
+/// Returns true if an export moved the stored record's worker IDs away, and the arriving record neither
+/// moves them back nor says that a fleet has them.
+fn has_left(stored: &Record, arriving: &Record) -> bool {
+    stored.released && stored.is_movable() && !arriving.is_movable() && !arriving.assigned
 }
 
 /// Returns an error if the export and a stored record have the same worker ID, and the bound in the
@@ -412,10 +421,19 @@ mod tests {
             }
         }
         assert!(merged(retired("orders", 5), used("orders", 3)).is_err(), "it was used here since");
-        // It was moved away from here, and comes back after the other machine gave it up.
-        let away = Record { released: true, ..used("orders", 3) };
-        let back = merged(away, retired("orders", 5)).unwrap();
-        assert!(back.len() == 1 && back[0].retired && !back[0].released);
+        // It was moved away from here, and another daemon of that machine may have it.
+        for name in ["orders", "users"] {
+            let away = Record { released: true, ..used("orders", 3) };
+            let back = merged(away, retired(name, 5)).unwrap();
+            assert_eq!(
+                starts(&back, &[Configured("orders", "twitter", String::from("7"))]),
+                [None],
+                "{name}"
+            );
+            let moved = import(&back, &[used("orders", 6)]).unwrap();
+            let start = starts(&moved, &[Configured("orders", "twitter", String::from("7"))])[0];
+            assert_eq!(start.unwrap().unwrap().id_bound, used("orders", 6).id_bound, "{name}");
+        }
     }
 
     proptest! {
