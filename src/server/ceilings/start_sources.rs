@@ -170,8 +170,9 @@ pub(crate) struct Joined {
     pub(super) held: Vec<(usize, String)>,
     /// The first range of each shared counter.
     pub(super) ranges: BTreeMap<usize, NumberRange>,
-    /// The names of the sources that do not start with these, and have no grant yet.
-    pub(crate) awaited: Vec<String>,
+    /// The sources that do not start with these, and have no grant yet: their names, and their worker
+    /// IDs, unless the coordinator picks them.
+    pub(crate) awaited: Vec<(String, Option<Numbering>)>,
     /// The locks of the worker IDs that were taken.
     pub(crate) locks: BTreeMap<usize, WorkerLocks>,
     /// The sources that may not start yet, each with the reason.
@@ -451,8 +452,9 @@ impl Found {
             claimants.push(Claimant { in_fleet, options: &self.options, ..claimant(settings, numbering) });
         }
         claimants.extend(running);
+        let awaited: Vec<&str> = joined.awaited.iter().map(|(name, _)| &**name).collect();
         let Plan { starts, passed_over, mut retired } =
-            store::plan_beside(&self.records, &claimants, &joined.awaited, self.moment(now))?;
+            store::plan_beside(&self.records, &claimants, &awaited, self.moment(now))?;
         let notes = &mut begun.notes;
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.path.is_some() && start.is_none() {
@@ -489,8 +491,11 @@ impl Found {
         }
         for record in &mut retired {
             record.owner.state.clone_from(&self.owner.state);
-            // A source that waits for its worker ID has its record.
-            record.retired |= !joined.awaited.contains(&record.name);
+            // A source that waits has its record, but not those of worker IDs that it had before.
+            let mut waiting = joined.awaited.iter().filter(|(name, _)| *name == record.name);
+            let is_its =
+                |own: &Option<Numbering>| own.as_ref().is_none_or(|own| record.numbering.is_part_of(own));
+            record.retired |= !waiting.any(|(_, own)| is_its(own));
         }
         // The record that a source writes now stands for those of its earlier worker IDs.
         let starts = |index: &usize| sources.iter().any(|source| source.index == *index);

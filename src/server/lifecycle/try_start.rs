@@ -326,7 +326,13 @@ impl Control {
         // Sources that have started since the sources joined have changed the state.
         let found = &*self.open(starting, life.began)?;
         let others = self.awaited().filter(|index| !starting.contains(index));
-        joined.awaited = others.map(|index| self.supplies[index].name().to_owned()).collect();
+        let others = others.map(|index| self.settings_of(index));
+        joined.awaited = others
+            .map(|source| {
+                let own = source.own_workers().filter(|_| source.kind.follows_the_clock());
+                (source.name.clone(), own.and_then(|own| source.numbering_with(own).ok()))
+            })
+            .collect();
         let lock_dir = self.settings.lock_dir.clone();
         let settings: Vec<_> =
             starting.iter().map(|&index| (index, Arc::clone(self.settings_of(index)))).collect();

@@ -142,10 +142,10 @@ fn a_worker_id_is_freed_and_goes_to_another_machine() {
         seen.crash(&holder, &toml);
         let mut daemon = holder.start(&toml);
         seen.draw(&daemon);
+        let mut wire = daemon.connect();
         fleet_says(&toml, &["release", "5", "--force"], 0, &[]);
         let next = next.start(&toml);
         // The holder hands out IDs until it notices.
-        let mut wire = daemon.connect();
         while let Ok(()) = wire.try_send(&Ask::of(100).wait_ms(0).bytes()) {
             let Ok(Some(Reply::Runs(_, runs))) = wire.try_reply() else { break };
             assert!(runs.into_iter().flat_map(Run::ids).all(|id| seen.0.insert(id)));

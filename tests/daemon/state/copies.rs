@@ -78,15 +78,20 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
 
 #[test]
 fn ids_start_above_all_grants_if_the_state_was_lost() {
-    for is_kept in [true, false] {
+    for (was_kept, is_kept) in [(true, true), (true, false), (false, true), (false, false)] {
         let machine = Machine::new();
-        let mut daemon = machine.start("max_ahead = \"402ms\"");
+        let start = |is_kept: bool| {
+            let state = if is_kept { machine.state() } else { "none".into() };
+            machine.setup("max_ahead = \"402ms\"").option("--state-dir", state).start()
+        };
+        let mut daemon = start(was_kept);
         let last = daemon.draw_one();
         daemon.kill();
         let bound = machine.marked();
-        fs::remove_dir_all(machine.state()).expect("removed");
-        let state = if is_kept { machine.state() } else { "none".into() };
-        let mut daemon = machine.setup("max_ahead = \"402ms\"").option("--state-dir", state).start();
+        if was_kept {
+            fs::remove_dir_all(machine.state()).expect("removed");
+        }
+        let mut daemon = start(is_kept);
         let id = daemon.draw_one();
         assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
         if !is_kept {

@@ -180,7 +180,7 @@ pub fn plan<'a>(
 pub fn plan_beside<'a>(
     records: &[Record],
     claimants: &[Claimant<'_>],
-    awaited: &[String],
+    awaited: &[&str],
     at: impl Into<Moment<'a>>,
 ) -> Result<Plan, StateError> {
     let at = at.into();
@@ -274,7 +274,7 @@ impl Binding {
     fn of(
         records: &[Record],
         claimants: &[Claimant<'_>],
-        awaited: &[String],
+        awaited: &[&str],
         claimant: &Claimant<'_>,
         at: Moment<'_>,
     ) -> Self {
@@ -291,7 +291,7 @@ impl Binding {
         // counter.
         if binding.near.is_empty() && binding.far.is_empty() && !claimant.kind().counts_by_itself() {
             let orphans = records.iter().filter(|record| is_orphan(record, claimants, claimant));
-            for record in orphans.filter(|record| !awaited.contains(&record.name)) {
+            for record in orphans.filter(|record| !awaited.contains(&&*record.name)) {
                 binding.add_order(record, claimant, at);
             }
         }

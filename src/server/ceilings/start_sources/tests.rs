@@ -157,11 +157,15 @@ fn the_record_of_a_source_that_waits_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let locks = snowbank_state::lock_workers(directory.path(), &numbering).unwrap();
     let sources = [Locked { index: 0, settings: &settings, numbering, locks: &locks }];
-    let fleet = Joined { awaited: vec![String::from("waits")], ..Joined::default() };
     let found = found(vec![of("waits", "3"), of("gone", "4")]);
-    let kept = planned(&found, &sources, &fleet, NOW.wall).1.beginning.retired;
-    let are_retired: Vec<(&str, bool)> = kept.iter().map(|it| (&*it.name, it.retired)).collect();
-    assert_eq!(are_retired, [("waits", false), ("gone", true)]);
+    // The coordinator picks its worker IDs, or they are configured.
+    for (own, retired) in [(None, false), (Some("3"), false), (Some("3-5"), false), (Some("5"), true)] {
+        let own = own.map(|own| source(&format!("worker_ids = {own:?}")).1);
+        let fleet = Joined { awaited: vec![(String::from("waits"), own)], ..Joined::default() };
+        let kept = planned(&found, &sources, &fleet, NOW.wall).1.beginning.retired;
+        let are_retired: Vec<(&str, bool)> = kept.iter().map(|it| (&*it.name, it.retired)).collect();
+        assert_eq!(are_retired, [("waits", retired), ("gone", true)]);
+    }
 }
 
 /// Returns a start without records and marks.
