@@ -280,12 +280,12 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         let name = &record.name;
         let of = in_words(record);
         let bound = store::above_records(&merged, &record.numbering);
-        match record.is_movable() {
-            true => writeln!(out, "imported source {name:?}, {of}: goes on from ID {bound}")?,
-            false => {
-                writeln!(out, "imported the bound of source {name:?}, {of}: a start is above ID {bound}")?
-            }
-        }
+        let says = if record.is_movable() {
+            format!("imported source {name:?}, {of}: goes on from ID {bound}")
+        } else {
+            format!("imported the bound of source {name:?}, {of}: a start is above ID {bound}")
+        };
+        writeln!(out, "{says}")?;
     }
     Ok(())
 }

@@ -68,8 +68,6 @@ pub struct Member<C> {
     /// Takes the grants away while the daemon asks whether a loss that it has read is one: see
     /// [`on_doubt`](Member::on_doubt).
     doubt: Arc<dyn Fn(bool) + Send + Sync>,
-    /// How often the daemon has read that a number may be lost.
-    doubts: u64,
     /// The first loss of a source that serves.
     lost: Option<FleetError>,
     /// What this process remembers of its earlier tries to take numbers.
@@ -203,7 +201,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             sources: Vec::new(),
             idle: Vec::new(),
             doubt: Arc::new(|_| ()),
-            doubts: 0,
             lost: None,
             tried: Tried::default(),
             counters: Vec::new(),
@@ -224,14 +221,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes the grants away, and begins to note that: the process may be killed while it asks.
     fn begin_doubt(&mut self) {
         (self.doubt)(true);
-        self.doubts += 1;
         self.notes.forget_ceilings();
         self.notes.begin();
-    }
-
-    /// Returns how often the daemon has read that a number may be lost, whether or not it was.
-    pub fn doubts(&self) -> u64 {
-        self.doubts
     }
 
     /// Forgets all ceilings but those of these worker IDs of sources, which the daemon has locked, and of

@@ -132,13 +132,11 @@ impl Joining<'_> {
                 None => asking.push((index, had)),
             }
         }
-        let (serves, doubts) = self.ask(|work| (work.member().serves(), work.member().doubts()))?;
-        let may_lose = serves || !asking.is_empty();
-        if may_lose {
+        let takes_ranges = self.sources.values().any(|source| source.kind.takes_ranges());
+        if !asking.is_empty() || takes_ranges || self.ask(|work| work.member().serves())? {
             // An answer may be a loss, which is one of all sources, and this process may be killed before
-            // its disk has stored that.
-            let held = asking.iter().filter(|(_, had)| had.proof == Proof::Held);
-            let locks = held.filter_map(|(_, had)| had.locks.as_ref());
+            // its disk has stored that. Only a grant takes this back.
+            let locks = asking.iter().filter_map(|(_, had)| had.locks.as_ref());
             let resumed = resumed.iter().map(|(_, locks)| locks);
             locks.chain(resumed).for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
         }
@@ -158,28 +156,19 @@ impl Joining<'_> {
         joined.locks.extend(resumed);
         for (index, had) in asking {
             match self.take(index, had, &mut joined) {
-                Ok((taken, mut locks)) => {
-                    locks.mark_for(self.found.owner());
+                Ok((taken, locks)) => {
                     joined.taken.insert(index, taken);
                     joined.locks.insert(index, locks);
                 }
                 Err(error) => joined.refused.push((index, error)),
             }
         }
-        // Then nothing that was taken will be granted.
-        let is_stopping = self.is_stopping.load(Ordering::Acquire);
-        if !is_stopping {
-            self.take_ranges(&mut joined);
-            joined.held = self.held_records(&joined)?;
-        }
-        if may_lose && !serves && self.ask(|work| work.member().doubts())? == doubts {
-            // No answer was a loss. Those with new worker IDs pause before their grant.
-            let kept = joined.locks.iter().filter(|(index, _)| !joined.taken[index].is_new);
-            kept.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Granted)));
-        }
-        if is_stopping {
+        if self.is_stopping.load(Ordering::Acquire) {
+            // Then nothing that was taken will be granted.
             return Ok(joined);
         }
+        self.take_ranges(&mut joined);
+        joined.held = self.held_records(&joined)?;
         for (&index, source) in &self.sources {
             if let Some(taken) = joined.taken.get(&index).filter(|_| source.is_assigned()) {
                 let name = &source.name;
@@ -371,10 +360,12 @@ impl Joining<'_> {
             tried += 1;
             let own_locks = locks.take().filter(|_| own.is_some());
             *locks = self.lock_if_free(source, free.numbering(), own_locks)?;
-            if locks.is_none() {
+            let Some(locked) = locks else {
                 busy.extend(free.worker_ids().iter());
                 continue;
-            }
+            };
+            locked.mark_for(self.found.owner());
+            warn_unless_marked(locked.mark_as(Fate::Lost));
             if let Some(taken) =
                 self.ask_for(index, proof, move |member, want| member.take_free(want, free))??
             {
@@ -702,9 +693,11 @@ mod tests {
             seen.lock().unwrap().push(texts.filter(|text| text.contains("lost")).count());
             lock(of)
         };
-        let joined = join(&[first, second], found, &fleet.asks(), &spying);
+        let joined = join(&[first, second], found.clone(), &fleet.asks(), &spying);
         assert!(joined.refused.is_empty(), "{:?}", joined.refused);
         assert_eq!(*seen.lock().unwrap(), [0, 1], "the second source's lock, then the first one's");
+        // It may still be killed before it has a grant, while it asks again.
+        assert_eq!(found.proof(&numbering, &joined.locks[&1]).unwrap(), Proof::Lost);
     }
 
     #[test]

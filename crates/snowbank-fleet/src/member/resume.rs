@@ -124,7 +124,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// write may have lost others. Only sources that go on serving keep theirs. Waits for no disk, because
     /// the loss must take the grants away first. The marks of the locks say the same.
     pub(super) fn forget_ceilings(&mut self) {
-        self.doubts += 1;
         self.notes.forget_ceilings();
         for at in 0..self.sources.len() {
             let held = &mut self.sources[at];

@@ -161,6 +161,6 @@ fn a_record_of_a_configured_source_binds_no_other_layout() {
     let claimants = [claimant("invoices", &new)];
     let gone = plan(&records, &claimants, WALL);
     assert!(gone.is_err(), "the source may be this one, under a new name: {gone:?}");
-    let waits = plan_beside(&records, &claimants, &["orders".to_owned()], WALL).unwrap();
+    let waits = plan_beside(&records, &claimants, &["orders"], WALL).unwrap();
     assert_eq!(waits.starts, [None]);
 }

@@ -239,7 +239,6 @@ impl<'a> Form<'a> {
             notes: _,
             new_identity: _,
             doubt: _,
-            doubts: _,
             idle,
             lost,
         } = member;
