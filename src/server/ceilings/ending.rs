@@ -1,9 +1,12 @@
 //! The end of sources: at a stop, by a reload that removes them, and after a start that failed.
 //!
 //! ```text
-//!  sealed ─▶ mark the locks as lost ─▶ confirm at the coordinator ─▶ mark their fate
+//!  sealed ─▶ mark the locks as lost ─▶ confirm at the coordinator ─▶ mark them as returned
 //!         ─▶ trim the state ─▶ free the locks ─▶ give back
 //! ```
+//!
+//! Without an answer, the locks are marked as granted, but only after the trim: meanwhile the fleet
+//! thread goes on asking, and may read a loss.
 //!
 //! A mark must never be above the state's bound, nor the state's above the coordinator's. If a step
 //! fails, the steps that follow are left out, and the worker IDs are as after a kill.
@@ -68,8 +71,7 @@ impl Ended {
             self.mark_as(Fate::Lost)?;
         }
         let fate = self.confirm(writers);
-        // What the marks said before a start that has failed stays, unless more is known now.
-        if self.have_served || fate != Fate::Granted {
+        if fate != Fate::Granted {
             self.mark_as(fate)?;
         }
         let sources = std::mem::take(&mut self.left);
@@ -81,6 +83,10 @@ impl Ended {
                 store.end(&sources, are_removed, wall_minus_boot_us)
             });
             ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
+        }
+        // What the marks said before a start that has failed stays.
+        if self.have_served && fate == Fate::Granted && !writers.in_doubt.load(Ordering::SeqCst) {
+            self.mark_as(Fate::Granted)?;
         }
         // Another daemon that gets a worker ID must be able to lock it.
         self.locks.clear();
@@ -158,35 +164,31 @@ pub(crate) fn words(who: &str, reason: NoReply) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::{Arc, mpsc};
     use std::{fs, thread};
 
     use super::*;
+    use crate::server::ceilings::fleet_thread::Fleet;
     use crate::server::ceilings::fleet_thread::tests::start_in_fleet;
     use snowbank_core::clock::{BootMicros, Reading};
     use snowbank_fleet::{Clocks, FleetLimits};
     use snowbank_id::layout::{Layout, UnixMicros};
     use snowbank_id::numbering::Numbering;
-    use snowbank_state::{Owner, lock_workers_at_once};
+    use snowbank_state::store::{DiskStore, StateDir};
+    use snowbank_state::{HostIdentity, Owner, lock_workers_at_once};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    #[test]
-    fn an_end_that_asks_says_so_in_its_locks_first() {
-        let directory = tempfile::tempdir().unwrap();
+    const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+
+    /// Returns a source that has served, with its locks in this directory.
+    fn sealed(directory: &Path) -> (Layout, Ended) {
         let layout = Layout::resolve("twitter").unwrap();
         let numbering = Numbering::new(layout.clone(), "5".parse().unwrap()).unwrap();
-        let mut locks = lock_workers_at_once(directory.path(), &numbering).unwrap();
+        let mut locks = lock_workers_at_once(directory, &numbering).unwrap();
         locks.mark_for(&Owner::new());
         locks.mark_granted(7).unwrap();
-        let began = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
-        let limits = FleetLimits::new(LIMIT, Duration::from_secs(10));
-        let fleet = start_in_fleet(&layout, limits, Clocks::at(began.wall, began));
-        let (hangs, until) = mpsc::channel::<()>();
-        let (begins, has_begun) = mpsc::channel();
-        let busy = fleet.asks();
-        let busy = thread::spawn(move || busy.question(LIMIT, move |_| (begins.send(()), until.recv())));
-        has_begun.recv().unwrap();
         let ended = Ended {
             have_served: true,
             are_removed: false,
@@ -196,8 +198,31 @@ mod tests {
             locks: BTreeMap::from([(0, locks)]),
             restored: Vec::new(),
             wall_minus_boot_us: 0,
-            life: Life { began, restores: 0, reported: Arc::default() },
+            life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
         };
+        (layout, ended)
+    }
+
+    fn fleet_of(layout: &Layout) -> Fleet {
+        let limits = FleetLimits::new(LIMIT, Duration::from_secs(10));
+        start_in_fleet(layout, limits, Clocks::at(BEGAN.wall, BEGAN))
+    }
+
+    fn mark(directory: &Path) -> String {
+        let file = fs::read_dir(directory).unwrap().next().unwrap().unwrap();
+        fs::read_to_string(file.path()).unwrap()
+    }
+
+    #[test]
+    fn an_end_that_asks_says_so_in_its_locks_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let (layout, ended) = sealed(directory.path());
+        let fleet = fleet_of(&layout);
+        let (hangs, until) = mpsc::channel::<()>();
+        let (begins, has_begun) = mpsc::channel();
+        let busy = fleet.asks();
+        let busy = thread::spawn(move || busy.question(LIMIT, move |_| (begins.send(()), until.recv())));
+        has_begun.recv().unwrap();
         let asks = fleet.asks();
         let ending = thread::spawn(move || {
             let in_doubt = AtomicBool::new(false);
@@ -210,18 +235,55 @@ mod tests {
                 in_doubt: &in_doubt,
             })
         });
-        let mark = || {
-            let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap();
-            fs::read_to_string(file.path()).unwrap()
-        };
-        while !ending.is_finished() && !mark().contains("lost") {
+        while !ending.is_finished() && !mark(directory.path()).contains("lost") {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(mark().contains("lost"), "{}", mark());
+        assert!(mark(directory.path()).contains("lost"), "{}", mark(directory.path()));
         drop(hangs);
         busy.join().unwrap().unwrap().1.unwrap_err();
         // The source holds nothing at this coordinator.
         ending.join().unwrap().unwrap();
-        assert!(!mark().contains("lost"), "{}", mark());
+        assert!(!mark(directory.path()).contains("lost"), "{}", mark(directory.path()));
+    }
+
+    /// The coordinator did not answer. The fleet thread goes on asking while the disk hangs.
+    #[test]
+    fn a_loss_that_is_read_beside_the_trim_stays_in_the_locks() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = directory.path().join("locks");
+        let (layout, ended) = sealed(&locks);
+        let fleet = fleet_of(&layout);
+        let state = StateDir::lock(&directory.path().join("state")).unwrap();
+        let storage =
+            storage_thread::start(DiskStore::new(state, Vec::new(), &HostIdentity::default())).unwrap();
+        let (asks, disk) = (fleet.asks(), storage.asks());
+        let in_doubt = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (hangs, until) = mpsc::channel::<()>();
+            let (goes_on, is_free) = mpsc::channel::<()>();
+            let (begins, has_begun) = mpsc::channel();
+            let also_begins = begins.clone();
+            let (asks, disk, in_doubt) = (&asks, &disk, &in_doubt);
+            scope.spawn(move || asks.question(LIMIT, move |_| (begins.send(()), until.recv())));
+            scope.spawn(move || disk.question(LIMIT, move |_| (also_begins.send(()), is_free.recv())));
+            (0..2).for_each(|_| has_begun.recv().unwrap());
+            let ending = scope.spawn(move || {
+                let (disk_limit, answer_limit) = (LIMIT, Duration::from_millis(10));
+                ended.end(Writers {
+                    storage: Some(disk),
+                    disk_limit,
+                    fleet: Some(asks),
+                    answer_limit,
+                    in_doubt,
+                })
+            });
+            // By now the end has had no answer, and waits for the disk.
+            thread::sleep(Duration::from_millis(500));
+            in_doubt.store(true, Ordering::SeqCst);
+            drop(goes_on);
+            let _ = ending.join().unwrap();
+            assert!(mark(&locks).contains("lost"), "{}", mark(&locks));
+            drop(hangs);
+        });
     }
 }
