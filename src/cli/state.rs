@@ -283,7 +283,14 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         let says = if record.is_movable() {
             format!("imported source {name:?}, {of}: goes on from ID {bound}")
         } else {
-            format!("imported the bound of source {name:?}, {of}: a start is above ID {bound}")
+            let is_away = |stored: &Record| stored.released && record.numbering.is_part_of(&stored.numbering);
+            let still = if merged.iter().any(is_away) {
+                "; a start stays refused here until a daemon there has it, with a state directory of its own, and you import \
+                 that export"
+            } else {
+                ""
+            };
+            format!("imported the bound of source {name:?}, {of}: a start goes on from ID {bound}{still}")
         };
         writeln!(out, "{says}")?;
     }

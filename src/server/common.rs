@@ -107,6 +107,11 @@ impl Common {
         }
     }
 
+    /// Returns true if a worker ID may be lost. Then the locks must say that the next start asks.
+    pub(crate) fn may_be_lost(&self) -> bool {
+        self.lost.get().is_some() || self.in_doubt.load(Ordering::SeqCst)
+    }
+
     /// Completes when the first sources have started or wait for a worker ID, or after `within`.
     pub(crate) async fn is_decided(&self, within: Duration) {
         let mut decided = self.decided.subscribe();

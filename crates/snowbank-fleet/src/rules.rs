@@ -102,8 +102,8 @@ pub enum Proof {
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
     /// a worker ID, or a command has marked it, so only the coordinator knows who holds it now.
     Newest,
-    /// As [`Held`](Proof::Held), but the last process found that it had lost one of the worker IDs, so
-    /// the start must ask the coordinator.
+    /// As [`Held`](Proof::Held), but the last process asked and had no grant afterwards, or has lost one of
+    /// the worker IDs, so the start must ask the coordinator.
     Lost,
     /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not
     /// returned.

@@ -12,19 +12,19 @@
 //! fails, the steps that follow are left out, and the worker IDs are as after a kill.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::fleet_thread::{self, Work};
 use super::job_thread::{Asks, NoReply};
 use super::storage_thread;
+use crate::server::common::Common;
 use crate::server::restored::Life;
 use snowbank_core::grant::Left;
 use snowbank_fleet::{Bound, FleetError, NoAnswer, Rest};
 use snowbank_state::{Fate, StateError, WorkerLocks};
 
 /// The threads that an end waits for, and how long it waits for each of their jobs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Writers<'a> {
     /// `None`: the daemon keeps no state.
     pub(crate) storage: Option<&'a Asks<storage_thread::Job>>,
@@ -32,8 +32,7 @@ pub(crate) struct Writers<'a> {
     /// `None`: the daemon belongs to no fleet.
     pub(crate) fleet: Option<&'a Asks<fleet_thread::Job>>,
     pub(crate) answer_limit: Duration,
-    /// True while the daemon asks whether it has lost a worker ID.
-    pub(crate) in_doubt: &'a AtomicBool,
+    pub(crate) common: &'a Common,
 }
 
 /// Sources that hand out nothing any more, or never did, and what they held.
@@ -85,8 +84,11 @@ impl Ended {
             ended.map_err(|reason| StateError::storage(words("storage", reason)))??;
         }
         // What the marks said before a start that has failed stays.
-        if self.have_served && fate == Fate::Granted && !writers.in_doubt.load(Ordering::SeqCst) {
+        if self.have_served && fate == Fate::Granted {
             self.mark_as(Fate::Granted)?;
+            if writers.common.may_be_lost() {
+                self.mark_as(Fate::Lost)?;
+            }
         }
         // Another daemon that gets a worker ID must be able to lock it.
         self.locks.clear();
@@ -121,7 +123,7 @@ impl Ended {
         };
         let confirmed = answered(fleet.question(writers.answer_limit, confirm));
         let Err(error) = confirmed else { return Fate::Returned };
-        let is_lost = self.are_removed || error.is_loss() || writers.in_doubt.load(Ordering::SeqCst);
+        let is_lost = self.are_removed || error.is_loss() || writers.common.may_be_lost();
         let fate = if is_lost { Fate::Lost } else { Fate::Granted };
         tracing::warn!("the worker IDs are not given back, as after a crash: {}", error.reason());
         fate
@@ -171,25 +173,28 @@ mod tests {
     use super::*;
     use crate::server::ceilings::fleet_thread::Fleet;
     use crate::server::ceilings::fleet_thread::tests::start_in_fleet;
+    use crate::server::common::tests::common_of;
     use snowbank_core::clock::{BootMicros, Reading};
+    use snowbank_core::source::Rules;
     use snowbank_fleet::{Clocks, FleetLimits};
-    use snowbank_id::layout::{Layout, UnixMicros};
+    use snowbank_id::layout::{Layout, Position, UnixMicros};
     use snowbank_id::numbering::Numbering;
-    use snowbank_state::store::{DiskStore, StateDir};
+    use snowbank_state::store::{Beginning, DiskStore, Record, StateDir};
     use snowbank_state::{HostIdentity, Owner, lock_workers_at_once};
 
     const LIMIT: Duration = Duration::from_secs(60);
-
     const BEGAN: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
 
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), "5".parse().unwrap()).unwrap()
+    }
+
     /// Returns a source that has served, with its locks in this directory.
-    fn sealed(directory: &Path) -> (Layout, Ended) {
-        let layout = Layout::resolve("twitter").unwrap();
-        let numbering = Numbering::new(layout.clone(), "5".parse().unwrap()).unwrap();
-        let mut locks = lock_workers_at_once(directory, &numbering).unwrap();
+    fn sealed(directory: &Path) -> Ended {
+        let mut locks = lock_workers_at_once(directory, &numbering()).unwrap();
         locks.mark_for(&Owner::new());
         locks.mark_granted(7).unwrap();
-        let ended = Ended {
+        Ended {
             have_served: true,
             are_removed: false,
             left: vec![Left { source: 0, id_bound: 9, is_untouched: false }],
@@ -199,13 +204,12 @@ mod tests {
             restored: Vec::new(),
             wall_minus_boot_us: 0,
             life: Life { began: BEGAN, restores: 0, reported: Arc::default() },
-        };
-        (layout, ended)
+        }
     }
 
-    fn fleet_of(layout: &Layout) -> Fleet {
+    fn fleet() -> Fleet {
         let limits = FleetLimits::new(LIMIT, Duration::from_secs(10));
-        start_in_fleet(layout, limits, Clocks::at(BEGAN.wall, BEGAN))
+        start_in_fleet(&Layout::resolve("twitter").unwrap(), limits, Clocks::at(BEGAN.wall, BEGAN))
     }
 
     fn mark(directory: &Path) -> String {
@@ -213,11 +217,19 @@ mod tests {
         fs::read_to_string(file.path()).unwrap()
     }
 
+    fn await_mark(directory: &Path, word: &str) {
+        let deadline = std::time::Instant::now() + LIMIT;
+        while !mark(directory).contains(word) {
+            assert!(std::time::Instant::now() < deadline, "not {word}: {}", mark(directory));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn an_end_that_asks_says_so_in_its_locks_first() {
         let directory = tempfile::tempdir().unwrap();
-        let (layout, ended) = sealed(directory.path());
-        let fleet = fleet_of(&layout);
+        let ended = sealed(directory.path());
+        let fleet = fleet();
         let (hangs, until) = mpsc::channel::<()>();
         let (begins, has_begun) = mpsc::channel();
         let busy = fleet.asks();
@@ -225,20 +237,12 @@ mod tests {
         has_begun.recv().unwrap();
         let asks = fleet.asks();
         let ending = thread::spawn(move || {
-            let in_doubt = AtomicBool::new(false);
+            let (common, _) = common_of(numbering(), Rules::TICKETS);
             let (disk_limit, answer_limit) = (LIMIT, LIMIT);
-            ended.end(Writers {
-                storage: None,
-                disk_limit,
-                fleet: Some(&asks),
-                answer_limit,
-                in_doubt: &in_doubt,
-            })
+            let common = &common;
+            ended.end(Writers { storage: None, disk_limit, fleet: Some(&asks), answer_limit, common })
         });
-        while !ending.is_finished() && !mark(directory.path()).contains("lost") {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(mark(directory.path()).contains("lost"), "{}", mark(directory.path()));
+        await_mark(directory.path(), "lost");
         drop(hangs);
         busy.join().unwrap().unwrap().1.unwrap_err();
         // The source holds nothing at this coordinator.
@@ -246,44 +250,52 @@ mod tests {
         assert!(!mark(directory.path()).contains("lost"), "{}", mark(directory.path()));
     }
 
-    /// The coordinator did not answer. The fleet thread goes on asking while the disk hangs.
-    #[test]
-    fn a_loss_that_is_read_beside_the_trim_stays_in_the_locks() {
+    /// Ends a source while the coordinator gives no answer. Calls `reads` while the disk hangs. Returns
+    /// the mark.
+    fn end_without_an_answer(reads: impl FnOnce(&Common)) -> String {
         let directory = tempfile::tempdir().unwrap();
         let locks = directory.path().join("locks");
-        let (layout, ended) = sealed(&locks);
-        let fleet = fleet_of(&layout);
+        let ended = sealed(&locks);
+        let fleet = fleet();
+        let (common, _) = common_of(numbering(), Rules::TICKETS);
+        let (here, owner) = (HostIdentity::default(), Owner::new());
         let state = StateDir::lock(&directory.path().join("state")).unwrap();
-        let storage =
-            storage_thread::start(DiskStore::new(state, Vec::new(), &HostIdentity::default())).unwrap();
-        let (asks, disk) = (fleet.asks(), storage.asks());
-        let in_doubt = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let (hangs, until) = mpsc::channel::<()>();
+        let mut store = DiskStore::new(state, Vec::new(), &here);
+        let record = Record::new("default", &numbering(), Position(9), &owner, &here);
+        let ceilings = vec![(0, Position(9))];
+        store.begin(Beginning { sources: vec![(0, record)], ceilings, ..Beginning::default() }, 0).unwrap();
+        let storage = storage_thread::start(store).unwrap();
+        let ending = thread::scope(|scope| {
+            let (common, disk) = (&*common, storage.asks());
             let (goes_on, is_free) = mpsc::channel::<()>();
             let (begins, has_begun) = mpsc::channel();
-            let also_begins = begins.clone();
-            let (asks, disk, in_doubt) = (&asks, &disk, &in_doubt);
-            scope.spawn(move || asks.question(LIMIT, move |_| (begins.send(()), until.recv())));
-            scope.spawn(move || disk.question(LIMIT, move |_| (also_begins.send(()), is_free.recv())));
-            (0..2).for_each(|_| has_begun.recv().unwrap());
+            scope.spawn(move || disk.question(LIMIT, move |_| (begins.send(()), is_free.recv().is_ok())));
+            has_begun.recv().unwrap();
+            let (asks, disk) = (fleet.asks(), storage.asks());
             let ending = scope.spawn(move || {
-                let (disk_limit, answer_limit) = (LIMIT, Duration::from_millis(10));
-                ended.end(Writers {
-                    storage: Some(disk),
-                    disk_limit,
-                    fleet: Some(asks),
-                    answer_limit,
-                    in_doubt,
-                })
+                let (storage, fleet) = (Some(&disk), Some(&asks));
+                let answer_limit = Duration::ZERO;
+                ended.end(Writers { storage, disk_limit: LIMIT, fleet, answer_limit, common })
             });
-            // By now the end has had no answer, and waits for the disk.
-            thread::sleep(Duration::from_millis(500));
-            in_doubt.store(true, Ordering::SeqCst);
+            await_mark(&locks, "lost");
+            // The end has given up the question once another one may be asked.
+            reads(common);
             drop(goes_on);
-            let _ = ending.join().unwrap();
-            assert!(mark(&locks).contains("lost"), "{}", mark(&locks));
-            drop(hangs);
+            ending.join().unwrap()
         });
+        ending.unwrap();
+        mark(&locks)
+    }
+
+    /// The fleet thread goes on asking, and reads the loss.
+    #[test]
+    fn a_loss_that_is_read_beside_the_trim_stays_in_the_locks() {
+        assert!(end_without_an_answer(|_| ()).contains("granted"));
+        for mark in [
+            end_without_an_answer(|common| common.lose("the coordinator went back")),
+            end_without_an_answer(|common| common.doubt(true)),
+        ] {
+            assert!(mark.contains("lost"), "{mark}");
+        }
     }
 }

@@ -118,7 +118,7 @@ impl Ceilings {
                     let _ = done.send(());
                 }
                 Change::Granted(granted, done) => {
-                    let may_be_lost = common.lost.get().is_some() || common.in_doubt.load(Ordering::SeqCst);
+                    let may_be_lost = common.may_be_lost();
                     self.grant(granted, os_clock::read(), may_be_lost);
                     let _ = done.send(());
                 }
@@ -368,9 +368,8 @@ impl Ceilings {
         let fleet = self.fleet.as_ref().map(JobThread::asks);
         let (storage, fleet) = (storage.as_ref(), fleet.as_ref());
         // The process waits for this thread only for a time.
-        let in_doubt = &common.in_doubt;
         let (disk_limit, answer_limit) = (Duration::MAX, ANSWER_TIMEOUT);
-        let writers = Writers { storage, disk_limit, fleet, answer_limit, in_doubt };
+        let writers = Writers { storage, disk_limit, fleet, answer_limit, common };
         Ended { are_removed: false, ..ended }.end(writers)
     }
 

@@ -340,8 +340,8 @@ impl Control {
     /// Returns the threads that an end waits for.
     pub(super) fn writers(&self) -> Writers<'_> {
         let (storage, fleet) = (self.storage(), self.fleet());
-        let in_doubt = &self.common.in_doubt;
-        Writers { storage, disk_limit: self.disk_limit(), fleet, answer_limit: Duration::MAX, in_doubt }
+        let (disk_limit, common) = (self.disk_limit(), &*self.common);
+        Writers { storage, disk_limit, fleet, answer_limit: Duration::MAX, common }
     }
 
     /// Makes the settings, the secrets and the sources live. Returns the configuration's version.

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -193,6 +192,11 @@ impl Control {
             }
             Err(error) if self.may_wait(&error) && begun.is_empty() && sources.len() > 1 => {
                 for (at, &index) in sources.iter().enumerate() {
+                    if self.is_of_fleet(self.settings_of(index)) {
+                        // Once this one serves, the daemon asks, and an answer may be the others' loss.
+                        let others = sources[at + 1..].iter().filter_map(|index| joined.locks.get(index));
+                        others.for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
+                    }
                     if let Err(error) = self.start_taken(&[index], joined, life) {
                         self.end_try(&sources[at + 1..], joined, Vec::new(), life);
                         return Err(error);
@@ -381,7 +385,7 @@ impl Control {
             }
         }
         *begun = sources;
-        self.check_taken(starting, joined)?;
+        self.check_taken(starting)?;
         if self.is_stopping() {
             return Ok(None);
         }
@@ -393,20 +397,13 @@ impl Control {
 
     /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
     /// their loss ends the daemon.
-    fn check_taken(&self, starting: &[usize], joined: &Joined) -> Result<(), StartError> {
+    fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
         let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
         let pools = join_fleet::pools(starting.iter().map(|&index| (index, self.settings_of(index))));
         let indices = starting.to_vec();
         let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&indices, pools));
-        let checked = checked.map_err(no_fleet)?;
-        let in_doubt = self.common.in_doubt.load(Ordering::SeqCst);
-        if checked.as_ref().is_err_and(|error| error.is_loss() || in_doubt) {
-            // They must ask from now on, also if the disk has not stored why.
-            let locks = starting.iter().filter_map(|index| joined.locks.get(index));
-            locks.for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
-        }
-        checked.map_err(StartError::from)
+        checked.map_err(no_fleet)?.map_err(StartError::from)
     }
 
     /// Returns the sources that have a grant, for the plan of those that start.

@@ -26,7 +26,7 @@
 //!
 //! The start writes no note of its numbers. So if starts are killed one after the other, all of them use the same
 //! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
-//! asks the coordinator. A start that is killed while it asks has lost its proof, because it may have
+//! asks the coordinator. A start that asked and got no grant has lost its proof, because it may have
 //! read that its number is lost.
 //!
 //! The first [`Member::check`] compares the marker, and writes the keys. The proof is wrong in one
