@@ -101,7 +101,7 @@ settings! {
         /// The directory of the state that must outlast a restart: the ceilings below which IDs may
         /// have been handed out. It is created with mode 0700 if it is missing, and one daemon at a
         /// time uses it. A relative path starts at this file's directory. "none" keeps nothing:
-        /// uniqueness over boots, and with a new `lock_dir`, then depends on the clock alone.
+        /// uniqueness over restarts then depends on the clock alone.
         ///
         /// Empty: the first directory of $STATE_DIRECTORY, which systemd sets for a service, else
         /// "snowbank" in $XDG_STATE_HOME or ~/.local/state. If one user runs several daemons, each

@@ -12,7 +12,7 @@ pub enum StateDirChoice {
     /// An empty setting: the directory that the environment names.
     #[default]
     Default,
-    /// No state is kept: uniqueness over boots, and with a new `lock_dir`, then depends on the clock alone.
+    /// No state is kept: uniqueness over restarts then depends on the clock alone.
     None,
     /// This directory.
     At(PathBuf),
@@ -120,8 +120,8 @@ impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(path) = &self.directory else {
             return f.write_str(
-                "state nowhere (state_dir is none): IDs may repeat after a boot or with a new lock_dir, if the clock is set \
-                 back or IDs were ahead of it, and if worker IDs move",
+                "state nowhere (state_dir is none): IDs may repeat if the clock is set back before a restart, after a \
+                 crash whose IDs were ahead of the clock, and if worker IDs move",
             );
         };
         write!(f, "state in {}", path.display())?;

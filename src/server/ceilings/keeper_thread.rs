@@ -151,16 +151,16 @@ impl Ceilings {
                 source.record_restored();
             }
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
-            // older copy of the state is then recognized, because its ceiling is below the mark. So is
-            // what a daemon without a state was granted.
+            // older copy of the state is then recognized, because its ceiling is below the mark. Without a
+            // state, only the end of a source marks the lock.
             match self.locks.get(&index) {
                 Some(locks) if may_be_lost && managed.is_in_fleet() => {
                     warn_unless_marked(locks.mark_as(Fate::Lost));
                 }
-                Some(locks) => {
+                Some(locks) if self.storage.is_some() => {
                     record_granted(locks, source.numbering().id_bound(first_ceiling), &mut self.unmarked);
                 }
-                None => {}
+                _ => {}
             }
             managed.grant(first_ceiling);
             if let Some(range) = range {
@@ -331,8 +331,9 @@ impl Ceilings {
 
     fn apply_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
+        let keeps_state = self.storage.is_some();
         let written = self.keeper.written(outcome, now, |index, id_bound| {
-            if let Some(locks) = self.locks.get(&index) {
+            if let Some(locks) = self.locks.get(&index).filter(|_| keeps_state) {
                 record_granted(locks, id_bound, &mut self.unmarked);
             }
         });

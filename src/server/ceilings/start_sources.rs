@@ -412,7 +412,7 @@ impl Found {
         horizon: Duration,
         now: Now,
     ) -> ManagedSource {
-        let Locked { settings, numbering, locks, .. } = source;
+        let Locked { settings, numbering, .. } = source;
         let mut rule = rule_of(settings, numbering);
         if settings.kind.takes_ranges() {
             rule.horizon = horizon;
@@ -420,10 +420,8 @@ impl Found {
         let taken = joined.taken.get(&source.index);
         let covered = taken.map(|taken| numbering.position_from(taken.covered));
         let mut source = new_source(settings, numbering.clone(), start, now);
-        let is_marked =
-            locks.marks().is_ok_and(|marks| marks.iter().any(|mark| mark.id_bound == start.id_bound));
-        if self.path.is_none() && covered.is_none() && !is_marked {
-            // Nothing shows how far the IDs of an earlier start in the same tick got.
+        if self.path.is_none() && covered.is_none() {
+            // Without this, a second start in the same tick would begin at the same position.
             source = source.begins_with_the_clock();
         }
         let first = numbering.position_from(start.id_bound);
