@@ -266,11 +266,16 @@ mod tests {
         store.begin(Beginning { sources: vec![(0, record)], ceilings, ..Beginning::default() }, 0).unwrap();
         let storage = storage_thread::start(store).unwrap();
         let ending = thread::scope(|scope| {
-            let (common, disk) = (&*common, storage.asks());
+            let common = &*common;
+            let (asks, disk) = (fleet.asks(), storage.asks());
+            let (hangs, until) = mpsc::channel::<()>();
             let (goes_on, is_free) = mpsc::channel::<()>();
             let (begins, has_begun) = mpsc::channel();
-            scope.spawn(move || disk.question(LIMIT, move |_| (begins.send(()), is_free.recv().is_ok())));
-            has_begun.recv().unwrap();
+            let also_begins = begins.clone();
+            scope.spawn(move || asks.question(LIMIT, move |_| (begins.send(()), until.recv().is_ok())));
+            scope
+                .spawn(move || disk.question(LIMIT, move |_| (also_begins.send(()), is_free.recv().is_ok())));
+            (0..2).for_each(|_| has_begun.recv().unwrap());
             let (asks, disk) = (fleet.asks(), storage.asks());
             let ending = scope.spawn(move || {
                 let (storage, fleet) = (Some(&disk), Some(&asks));
@@ -278,10 +283,11 @@ mod tests {
                 ended.end(Writers { storage, disk_limit: LIMIT, fleet, answer_limit, common })
             });
             await_mark(&locks, "lost");
-            // The end has given up the question once another one may be asked.
             reads(common);
             drop(goes_on);
-            ending.join().unwrap()
+            let ended = ending.join().unwrap();
+            drop(hangs);
+            ended
         });
         ending.unwrap();
         mark(&locks)
