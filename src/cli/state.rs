@@ -285,12 +285,12 @@ fn import(directories: &Directories, file: &Path, out: &mut impl Write) -> Outco
         } else {
             let is_away = |stored: &Record| stored.released && record.numbering.is_part_of(&stored.numbering);
             let still = if merged.iter().any(is_away) {
-                "; a start stays refused here until a daemon there has it, with a state directory of its own, and you import \
+                "; but it stays refused here until a daemon there has it, with a state directory of its own, and you import \
                  that export"
             } else {
                 ""
             };
-            format!("imported the bound of source {name:?}, {of}: a start goes on from ID {bound}{still}")
+            format!("imported the bound of source {name:?}, {of}: a start would go on from ID {bound}{still}")
         };
         writeln!(out, "{says}")?;
     }

@@ -113,7 +113,7 @@ impl WorkerLocks {
     ///
     /// - [`Fate::Returned`]: they go back. A copy of the state may have a note that it holds them.
     /// - [`Fate::Lost`]: they are lost, or may be. The next start asks the coordinator.
-    /// - [`Fate::Granted`]: they are not lost after all.
+    /// - [`Fate::Granted`]: nothing shows that they are lost.
     ///
     /// Unlike the state's disk, the lock directory is in memory by default, so this does not wait.
     ///

@@ -46,8 +46,8 @@ pub struct Mark {
 pub enum Fate {
     /// The state that granted the IDs has the worker ID, or had it last.
     Granted,
-    /// As [`Granted`](Fate::Granted), but the next start must ask the coordinator: the daemon asked it, and
-    /// has not been granted the worker ID since, or has lost it to another of its fleet.
+    /// As [`Granted`](Fate::Granted), but the next start must ask the coordinator: the daemon asked it, or
+    /// served beside, and has not been granted the worker ID since; or it has lost it.
     Lost,
     /// A clean stop returned the worker ID to the fleet, or a command set the bound: any daemon of the
     /// fleet may have the worker ID.

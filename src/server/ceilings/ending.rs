@@ -5,8 +5,8 @@
 //!         ─▶ trim the state ─▶ free the locks ─▶ give back
 //! ```
 //!
-//! Without an answer, the locks are marked as granted, but only after the trim: meanwhile the fleet
-//! thread goes on asking, and may read a loss.
+//! Without an answer, the locks are marked as granted, but only after the trim, and unless a loss was
+//! read by then: meanwhile the fleet thread goes on asking.
 //!
 //! A mark must never be above the state's bound, nor the state's above the coordinator's. If a step
 //! fails, the steps that follow are left out, and the worker IDs are as after a kill.

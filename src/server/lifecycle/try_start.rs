@@ -192,11 +192,6 @@ impl Control {
             }
             Err(error) if self.may_wait(&error) && begun.is_empty() && sources.len() > 1 => {
                 for (at, &index) in sources.iter().enumerate() {
-                    if self.is_of_fleet(self.settings_of(index)) {
-                        // Once this one serves, the daemon asks, and an answer may be the others' loss.
-                        let others = sources[at + 1..].iter().filter_map(|index| joined.locks.get(index));
-                        others.for_each(|locks| warn_unless_marked(locks.mark_as(Fate::Lost)));
-                    }
                     if let Err(error) = self.start_taken(&[index], joined, life) {
                         self.end_try(&sources[at + 1..], joined, Vec::new(), life);
                         return Err(error);
@@ -385,6 +380,11 @@ impl Control {
             }
         }
         *begun = sources;
+        if self.is_of_fleet(self.settings_of(starting[0])) {
+            // Once these serve, the daemon asks, and an answer may be the loss of those that wait.
+            let waiting = joined.locks.iter().filter(|(index, _)| !starting.contains(index));
+            waiting.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Lost)));
+        }
         self.check_taken(starting)?;
         if self.is_stopping() {
             return Ok(None);

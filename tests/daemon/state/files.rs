@@ -148,7 +148,7 @@ fn a_worker_id_that_was_moved_away_does_not_come_back_as_a_bound() {
     new.run(&["state", "export", "--output", &back]).printed();
     let said = old.run(&["state", "import", &back]).printed();
     assert!(said.contains("imported the bound of source \"b\", worker ID 2"), "{said}");
-    assert!(said.contains("stays refused here until a daemon there has it"), "{said}");
+    assert!(said.contains("it stays refused here until a daemon there has it"), "{said}");
     old.setup(both).end().assert_refusal(&["moved worker ID 2"]);
     old.start(one).draw_and_stop();
     // What helps is a daemon there that has it, and another export.
