@@ -180,19 +180,30 @@ def test_ids_that_either_clock_calls_old_are_dropped(fake: str, clock: str) -> N
         assert found.oldest_ms / 1000 <= max(took), "the age of IDs that were dropped"
 
 
+def after_each_run(
+    client: Client, monkeypatch: pytest.MonkeyPatch, do: Callable[[Any], None]
+) -> None:
+    run = client._run
+
+    def then(work: Any, by: Any) -> Any:
+        found = run(work, by)
+        do(found)
+        return found
+
+    monkeypatch.setattr(client, "_run", then)
+
+
 def test_an_id_that_grew_old_before_its_thread_went_on_is_dropped(
     fake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(fake, timeout=20) as client:
-        ids, run_ = client.ids(), client._run
+        ids = client.ids()
 
-        def blocked(work: Any, by: Any) -> Any:
-            found = run_(work, by)
+        def blocks(found: Any) -> None:
             if found[0] == 1:
                 ids._stock.until = 0.0
-            return found
 
-        monkeypatch.setattr(client, "_run", blocked)
+        after_each_run(client, monkeypatch, blocks)
         assert ids.next() == 17
         assert client.stats().ids == 1
 
@@ -201,14 +212,8 @@ def test_a_close_with_a_time_takes_no_id_from_a_call_that_has_it(
     fake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(fake, timeout=20) as client:
-        ids, run_ = client.ids(), client._run
-
-        def closed(work: Any, by: Any) -> Any:
-            found = run_(work, by)
-            client.close(timeout=5)
-            return found
-
-        monkeypatch.setattr(client, "_run", closed)
+        ids = client.ids()
+        after_each_run(client, monkeypatch, lambda _: client.close(timeout=5))
         assert ids.next() == 1
 
 

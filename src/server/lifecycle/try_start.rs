@@ -380,12 +380,7 @@ impl Control {
             }
         }
         *begun = sources;
-        if self.is_of_fleet(self.settings_of(starting[0])) {
-            // Once these serve, the daemon asks, and an answer may be the loss of those that wait.
-            let waiting = joined.locks.iter().filter(|(index, _)| !starting.contains(index));
-            waiting.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Lost)));
-        }
-        self.check_taken(starting)?;
+        self.check_taken(starting, joined)?;
         if self.is_stopping() {
             return Ok(None);
         }
@@ -397,9 +392,12 @@ impl Control {
 
     /// Checks that the worker IDs that sources of the fleet took are still this daemon's. From now on,
     /// their loss ends the daemon.
-    fn check_taken(&self, starting: &[usize]) -> Result<(), StartError> {
+    fn check_taken(&self, starting: &[usize], joined: &Joined) -> Result<(), StartError> {
         let is_of_fleet = self.is_of_fleet(self.settings_of(starting[0]));
         let Some(fleet) = self.fleet().filter(|_| is_of_fleet) else { return Ok(()) };
+        // Once these serve, the daemon asks, and an answer may be the loss of those that wait.
+        let waiting = joined.locks.iter().filter(|(index, _)| !starting.contains(index));
+        waiting.for_each(|(_, locks)| warn_unless_marked(locks.mark_as(Fate::Lost)));
         let pools = join_fleet::pools(starting.iter().map(|&index| (index, self.settings_of(index))));
         let indices = starting.to_vec();
         let checked = fleet.question(Duration::MAX, move |work| work.check_taken(&indices, pools));
